@@ -1,0 +1,5 @@
+"""`python -m tuneplane` is `tp`."""
+
+from tuneplane.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""What can be run: recipe manifests, their parameters and rules, and the index compiled from them."""

@@ -1,0 +1,132 @@
+"""Faults of a manifest that its shape alone does not show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tuneplane.catalog.manifest import Manifest, Parameter
+from tuneplane.catalog.params import BadValue, interval, read_node
+from tuneplane.catalog.recipe import resolve
+from tuneplane.catalog.rules import TOPOLOGY, names_in
+from tuneplane.core_version import satisfies
+from tuneplane.documents.tree import Node, at
+from tuneplane.errors import Problem, nearest, shown
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NUMERIC = ("int", "float")
+
+
+class Checker:
+    """Collects problems of one manifest, each with its place in the merged tree."""
+
+    def __init__(self, manifest: Manifest, tree: Node, name: str) -> None:
+        self.manifest, self.tree, self.name = manifest, tree, name
+
+    def problem(self, what: str, *path: str | int, expected: str = "", hint: str = "") -> Problem:
+        mark, key = at(self.tree, path)
+        return Problem(what, mark.at(key), expected, hint)
+
+    def problems(self) -> Iterator[Problem]:
+        manifest = self.manifest
+        if manifest.name != self.name:
+            yield self.problem(
+                f"{shown(manifest.name)} lies in the folder {self.name}", "name", expected=self.name
+            )
+        if manifest.framework.default not in manifest.framework.versions:
+            yield self.problem(
+                f"the default {shown(manifest.framework.default)} is no version of this manifest",
+                "framework",
+                "default",
+                expected="one of " + ", ".join(manifest.framework.versions),
+            )
+        try:
+            satisfies(manifest.requires.core)
+        except ValueError as error:
+            yield self.problem(str(error), "requires", "core", expected="`>=A.B,<C.D`")
+        for name in manifest.environment:
+            if not _VARIABLE.match(name):
+                yield self.problem(f"{shown(name)} is no name of a variable", "environment", name)
+        for name, parameter in manifest.parameters.items():
+            yield from self.parameter(parameter, "parameters", name)
+        yield from self.versions()
+        yield from self.rules()
+
+    def parameter(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
+        name, kind = path[-1], parameter.items or parameter.type
+        if not _NAME.match(name):
+            yield self.problem(
+                f"{shown(name)} is no name of a parameter", *path, expected="a lower-case word"
+            )
+        if self.manifest.config.style == "flags" and not _PATH.match(parameter.path):
+            yield self.problem(f"{shown(parameter.path)} is no name of a flag", *path, "path")
+        if (parameter.type == "list") != bool(parameter.items):
+            yield self.problem("`items` goes with the type `list` and only with it", *path)
+        if (kind == "enum") != bool(parameter.choices):
+            yield self.problem("`choices` go with the type `enum` and only with it", *path)
+        if parameter.range:
+            try:
+                interval(parameter.range)
+            except ValueError as error:
+                yield self.problem(str(error), *path, "range")
+                return
+            if kind not in _NUMERIC:
+                yield self.problem(f"a {kind} has no range", *path, "range")
+        yield from self.default(parameter, *path)
+
+    def default(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
+        if parameter.default is None:
+            return
+        if parameter.type == "str" and not isinstance(parameter.default, str):
+            yield self.problem("the default of a text is not text", *path, "default", hint="put it in quotes")
+            return
+        node = self.tree
+        for step in (*path, "default"):
+            node = node.entries[step]  # type: ignore[union-attr]
+        try:
+            read_node(parameter, node)
+        except BadValue as error:
+            yield self.problem(
+                f"the default does not fit: {error.what}", *path, "default", expected=error.expected
+            )
+
+    def versions(self) -> Iterator[Problem]:
+        for name, version in self.manifest.framework.versions.items():
+            place = ("framework", "versions", name)
+            if version.status == "deprecated" and not re.fullmatch(r"\d{4}-\d\d-\d\d", version.sunset):
+                yield self.problem(
+                    "a deprecated version has no sunset date", *place, expected="`sunset: YYYY-MM-DD`"
+                )
+            for section, listed in (("rename", list(version.rename)), ("remove", version.remove)):
+                for old in listed:
+                    if old not in self.manifest.parameters:
+                        yield self.unknown(old, self.manifest.parameters, *place, section, old)
+            for key, parameter in version.add.items():
+                yield from self.parameter(parameter, *place, "add", key)
+            final = resolve(self.manifest, name).parameters
+            for section, keyed in (("paths", version.paths), ("defaults", version.defaults)):
+                for key in keyed:
+                    if key not in final:
+                        yield self.unknown(key, final, *place, section, key)
+
+    def unknown(self, name: str, known: dict[str, Parameter], *path: str) -> Problem:
+        close = nearest(name, known)
+        return self.problem(
+            f"no parameter {shown(name)}" + (f", did you mean `{close}`?" if close else ""), *path
+        )
+
+    def rules(self) -> Iterator[Problem]:
+        for i, rule in enumerate(self.manifest.rules):
+            for key, expression in (("require", rule.require), ("when", rule.when)):
+                try:
+                    used = names_in(expression)
+                except ValueError as error:
+                    yield self.problem(str(error), "rules", i, key)
+                    continue
+                for version in self.manifest.framework.versions:
+                    missing = used - {*TOPOLOGY, *resolve(self.manifest, version).parameters}
+                    if missing:
+                        names = ", ".join(f"`{name}`" for name in sorted(missing))
+                        yield self.problem(f"unknown in version {version}: {names}", "rules", i, key)

@@ -1,0 +1,185 @@
+"""Parameter types: how their text is read, which values they take, how they are written out again."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tuneplane.catalog.manifest import Parameter
+from tuneplane.documents.tree import Node, Scalar, Sequence
+from tuneplane.durations import FORMS, parse_duration
+from tuneplane.errors import nearest, shown
+
+_INT = re.compile(r"[-+]?[0-9]+\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])\Z")
+MAX_DIGITS = 400
+
+
+class BadValue(ValueError):
+    """A text that a parameter does not take; `expected` says what it would."""
+
+    def __init__(self, what: str, expected: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.expected = expected
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of numbers whose ends are open or closed each by itself."""
+
+    low: float
+    high: float
+    low_open: bool
+    high_open: bool
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, (int, float)):
+            return False
+        above = number > self.low if self.low_open else number >= self.low
+        below = number < self.high if self.high_open else number <= self.high
+        return above and below
+
+
+@cache
+def interval(text: str) -> Interval:
+    """`[1, inf)` and the like. Raises ValueError for anything that is not an interval with numbers in it."""
+    match = _INTERVAL.match(text)
+    if not match:
+        raise ValueError(f"{text} is not an interval such as `[0, 1)`")
+    opening, low_text, high_text, closing = match.groups()
+    low, high = float(low_text), float(high_text)
+    if (
+        math.isnan(low)
+        or math.isnan(high)
+        or low > high
+        or (low == high and (opening, closing) != ("[", "]"))
+    ):
+        raise ValueError(f"{text} holds no number")
+    return Interval(low, high, opening == "(", closing == ")")
+
+
+def expectation(parameter: Parameter) -> str:
+    """What the parameter takes, in a few words."""
+    if parameter.type == "list":
+        return f"a list of {_expectation(parameter, parameter.items)} values"
+    return _expectation(parameter, parameter.type)
+
+
+def _expectation(parameter: Parameter, kind: str) -> str:
+    if kind == "enum":
+        return "one of " + ", ".join(f"`{choice}`" for choice in parameter.choices)
+    words = {
+        "int": "a whole number",
+        "float": "a finite number",
+        "bool": "`true` or `false`",
+        "str": "text",
+        "duration": FORMS,
+        "path": "a path",
+    }[kind]
+    if parameter.range:
+        words += f" in {parameter.range}"
+    return f"{words}, in {parameter.unit}" if parameter.unit else words
+
+
+def read_node(parameter: Parameter, node: Node) -> Any:
+    """The value that a node of `config.yaml` gives the parameter. Raises BadValue."""
+    if isinstance(node, Scalar):
+        if node.value is None and not node.quoted:
+            raise BadValue("the value is empty", expectation(parameter))
+        return read_text(parameter, node.text)
+    if parameter.type == "list" and isinstance(node, Sequence):
+        texts = []
+        for item in node.items:
+            if not isinstance(item, Scalar):
+                raise BadValue("a member of the list is no plain value", expectation(parameter))
+            texts.append(item.text)
+        return [_read(parameter, parameter.items, text) for text in texts]
+    kind = "list" if isinstance(node, Sequence) else "mapping"
+    raise BadValue(f"a {kind} is no {parameter.type} value", expectation(parameter))
+
+
+def read_text(parameter: Parameter, text: str) -> Any:
+    """The value that a text gives the parameter, as on the command line. Raises BadValue."""
+    if parameter.type != "list":
+        return _read(parameter, parameter.type, text)
+    if text.startswith("["):
+        from tuneplane.documents.yaml import parse
+        from tuneplane.errors import InputError
+
+        try:
+            node = parse(f"v: {text}", "value").entries["v"]
+        except InputError:
+            raise BadValue(f"{shown(text)} is not a list", expectation(parameter)) from None
+        return read_node(parameter, node)
+    return [_read(parameter, parameter.items, item.strip()) for item in text.split(",")] if text else []
+
+
+def default_value(parameter: Parameter) -> Any:
+    """The default as a value of the parameter's type, None when there is none."""
+    default = parameter.default
+    if isinstance(default, list):
+        return [_read(parameter, parameter.items, written(item)) for item in default]
+    return None if default is None else _read(parameter, parameter.type, written(default))
+
+
+def _read(parameter: Parameter, kind: str, text: str) -> Any:
+    expected = _expectation(parameter, kind)
+    if "\0" in text:
+        raise BadValue(f"{shown(text)} holds a NUL character", expected)
+    if kind == "enum":
+        return _choice(parameter, text, expected)
+    if kind == "bool":
+        if text.lower() in ("true", "false") and text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+            return text.lower() == "true"
+        raise BadValue(f"{shown(text)} is neither true nor false", expected)
+    if kind == "duration":
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            raise BadValue(str(error), expected) from None
+    if kind == "path" and not text:
+        raise BadValue("the path is empty", expected)
+    if kind in ("str", "path"):
+        return text
+    number = _integer(text, expected) if kind == "int" else _finite(text, expected)
+    if parameter.range and number not in interval(parameter.range):
+        raise BadValue(f"{shown(text)} is out of range", expected)
+    return number
+
+
+def _choice(parameter: Parameter, text: str, expected: str) -> str:
+    if text in parameter.choices:
+        return text
+    close = nearest(text, parameter.choices)
+    raise BadValue(
+        f"{shown(text)} is not a choice" + (f", did you mean `{close}`?" if close else ""), expected
+    )
+
+
+def _integer(text: str, expected: str) -> int:
+    if len(text) > MAX_DIGITS or not _INT.match(text):
+        raise BadValue(f"{shown(text)} is not a whole number", expected)
+    return int(text, 8) if text.startswith("0o") else int(text, 16) if text.startswith("0x") else int(text)
+
+
+def _finite(text: str, expected: str) -> float:
+    if len(text) > MAX_DIGITS or not _FLOAT.match(text):
+        raise BadValue(f"{shown(text)} is not a finite number", expected)
+    number = float(text)
+    if not math.isfinite(number):
+        raise BadValue(f"{shown(text)} is not a finite number", expected)
+    return number
+
+
+def written(value: Any) -> str:
+    """The value as a word of a command: read again by the same type it is the same value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(written(item) for item in value)
+    return repr(value) if isinstance(value, float) else str(value)

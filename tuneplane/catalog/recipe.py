@@ -1,0 +1,140 @@
+"""A manifest resolved for one framework version, and the digest a lock names."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+from tuneplane.catalog.manifest import (
+    Checkpoints,
+    Config,
+    Data,
+    Launch,
+    Manifest,
+    Metrics,
+    Need,
+    Parameter,
+    Rule,
+    Text,
+)
+from tuneplane.documents.shape import document
+from tuneplane.errors import InputError, nearest, shown
+
+_TEXTS = {"title", "summary", "doc", "message", "group", "status", "sunset", "better", "aliases"}
+
+
+@document
+class Recipe:
+    """What one method is for one framework version."""
+
+    name: str
+    version: str
+    title: Text
+    summary: Text
+    category: str
+    core: str
+    framework: str
+    framework_version: str
+    status: str
+    sunset: str
+    runtime_id: str
+    requires: list[str]
+    launch: Launch
+    config: Config
+    data: Data
+    model: Need
+    environment: dict[str, str]
+    pinned: dict[str, str]
+    owned: dict[str, str]
+    parameters: dict[str, Parameter]
+    rules: list[Rule]
+    checkpoints: Checkpoints | None
+    metrics: Metrics
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all that can change a script, a run or a refusal: everything but texts and status."""
+        return _digest(_without_texts(dataclasses.asdict(self)))
+
+
+def resolve(manifest: Manifest, framework_version: str | None = None) -> Recipe:
+    """The recipe for a framework version, the manifest's default when none is named.
+
+    Raises InputError when the manifest has no such version.
+    """
+    wanted = framework_version or manifest.framework.default
+    versions = manifest.framework.versions
+    if wanted not in versions:
+        close = nearest(wanted, versions)
+        raise InputError.of(
+            f"{manifest.name} has no framework version {shown(wanted)}"
+            + (f", did you mean `{close}`?" if close else ""),
+            expected="one of " + ", ".join(versions),
+        )
+    version = versions[wanted]
+    return Recipe(
+        name=manifest.name,
+        version=manifest.version,
+        title=manifest.title,
+        summary=manifest.summary,
+        category=manifest.category,
+        core=manifest.requires.core,
+        framework=manifest.framework.kind,
+        framework_version=wanted,
+        status=version.status,
+        sunset=version.sunset,
+        runtime_id=version.runtime_id,
+        requires=version.requires,
+        launch=version.launch or manifest.launch,
+        config=manifest.config,
+        data=manifest.data,
+        model=manifest.model,
+        environment=manifest.environment,
+        pinned=manifest.pinned,
+        owned=manifest.owned,
+        parameters=_parameters(manifest, wanted),
+        rules=manifest.rules,
+        checkpoints=manifest.checkpoints,
+        metrics=manifest.metrics,
+    )
+
+
+def _parameters(manifest: Manifest, wanted: str) -> dict[str, Parameter]:
+    """The version's parameters: the manifest's, renamed, re-pathed, with other defaults, less and more."""
+    version = manifest.framework.versions[wanted]
+    parameters: dict[str, Parameter] = {}
+    for name, parameter in manifest.parameters.items():
+        if name in version.remove:
+            continue
+        name = version.rename.get(name, name)
+        changes: dict[str, Any] = {}
+        if name in version.paths:
+            changes["path"] = version.paths[name]
+        if name in version.defaults:
+            changes["default"] = version.defaults[name]
+        parameters[name] = dataclasses.replace(parameter, **changes) if changes else parameter
+    return {**parameters, **version.add}
+
+
+def _without_texts(value: Any) -> Any:
+    """`value` less the keys that only people read."""
+    if isinstance(value, dict):
+        kept = {}
+        for key, item in value.items():
+            if key == "parameters":
+                kept[key] = {name: _without_texts(parameter) for name, parameter in item.items()}
+            elif key in ("environment", "pinned", "owned", "names"):
+                kept[key] = item
+            elif key not in _TEXTS:
+                kept[key] = _without_texts(item)
+        return kept
+    if isinstance(value, list):
+        return [_without_texts(item) for item in value]
+    return value
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,32 @@
+"""`tp compile`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tuneplane.cli.options import experiment_argument, request_options
+
+if TYPE_CHECKING:
+    from tuneplane.plan.build import Request
+
+
+@click.command("compile")
+@experiment_argument
+@request_options
+@click.pass_obj
+def compile_(site: str | None, experiment: str, request: Request) -> None:
+    """Print the very script that `tp submit` of the same would write.
+
+    Neither cluster nor files are needed: what is missing is a warning here, and ends the script in its checks.
+    """
+    from tuneplane.cli.output import note
+    from tuneplane.prepare import prepare
+    from tuneplane.render.script import render
+
+    prepared = prepare(experiment, site, request)
+    text = render(prepared.plan, prepared.named_site.site)
+    for sentence in prepared.warnings:
+        note(f"warning: {sentence}")
+    click.echo(text, nl=False)

@@ -1,0 +1,130 @@
+"""`tp`: the table of commands, and the one place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from tuneplane import __version__
+from tuneplane.errors import TuneplaneError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "methods": ("methods:methods", "What can be run, and with which parameters"),
+    "new": ("new:new", "Make an experiment"),
+    "validate": ("validate:validate", "Check an experiment against catalog and site"),
+    "explain": ("explain:explain", "Who set which value of an experiment"),
+    "compile": ("compile:compile_", "Print the script of an experiment"),
+    "submit": ("submit:submit", "Freeze an experiment and run it"),
+    "site": ("site:site", "The sites known here"),
+    "job": ("job:job", "Runs and how they stand"),
+}
+"""Name → (module:object below tuneplane.cli, one line for `tp --help`); nothing is imported before it is run."""
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called, and lists all without importing any."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"tuneplane.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from tuneplane.errors import nearest
+
+            close = nearest(args[0], COMMANDS)
+            hint = f" Did you mean `{close}`?" if close else ""
+            raise click.UsageError(error.message + hint, ctx) from None
+
+
+def _complete_site(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from tuneplane.cli.complete import sites
+
+    return sites(incomplete)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tp", message="%(prog)s %(version)s")
+@click.option(
+    "--site",
+    metavar="NAME",
+    envvar="TUNEPLANE_SITE",
+    shell_complete=_complete_site,
+    help="A site's name or file.",
+)
+@click.pass_context
+def tp(ctx: click.Context, site: str | None) -> None:
+    """Run LLM post-training on Slurm clusters: recipes compiled into one script that can be audited."""
+    ctx.obj = site
+
+
+def main() -> None:
+    """The console script. Exit codes are those of the design: see README."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        result = tp.main(arguments, prog_name="tp", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except TuneplaneError as error:
+        _tell(error)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader has gone: nothing more to say, also not at the interpreter's end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        return _tell_bug(arguments)
+
+
+def _tell(error: TuneplaneError) -> None:
+    if os.environ.get("TUNEPLANE_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exc()
+    for problem in error.problems:
+        click.echo("error: " + "\n".join(problem.lines()), err=True)
+
+
+def _tell_bug(arguments: list[str]) -> int:
+    import platform
+    import shlex
+    import traceback
+
+    if os.environ.get("TUNEPLANE_DEBUG") == "1":
+        traceback.print_exc()
+    else:
+        last = traceback.format_exc().strip().splitlines()
+        place = next((line.strip() for line in reversed(last) if line.strip().startswith("File ")), "")
+        click.echo(f"error: a bug in tp: {last[-1]}\n  at       {place}", err=True)
+    click.echo(
+        f"  report   tp {__version__}, Python {platform.python_version()}: tp {shlex.join(arguments)}",
+        err=True,
+    )
+    click.echo("  try      the same with TUNEPLANE_DEBUG=1", err=True)
+    return 1

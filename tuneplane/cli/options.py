@@ -1,0 +1,86 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tuneplane.cli import complete
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Data as JSON on stdout.")
+lang_option = click.option(
+    "--lang", type=click.Choice(["en", "zh"]), help="Language of texts; the locale's by default."
+)
+
+
+def experiment_argument(function: F) -> F:
+    """EXP: a folder, or a name in the current folder or its `experiments/`."""
+    return click.argument("experiment", metavar="EXP", shell_complete=complete.experiments)(function)
+
+
+def request_options(function: F) -> F:
+    """What a command line can say over `config.yaml`; handed on as one `request`."""
+
+    @click.option(
+        "--profile",
+        metavar="NAME[:N]",
+        shell_complete=complete.profiles,
+        help="Kind of node and number of GPUs.",
+    )
+    @click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        shell_complete=complete.settings,
+        help="A parameter; can be repeated.",
+    )
+    @click.option("--time", metavar="DURATION", help="Time limit: 90m, 12h, 1d12h, H:MM:SS or D-HH:MM:SS.")
+    @click.option("--model", metavar="PATH|ID", help="The model, in place of the configuration's.")
+    @click.option("--train-data", metavar="PATH|ID", help="Training data, in place of the configuration's.")
+    @click.option(
+        "--validation-data", metavar="PATH|ID", help="Validation data, in place of the configuration's."
+    )
+    @click.option("--image", metavar="FILE", type=click.Path(), help="The image to start.")
+    @click.argument("words", metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
+    def wrapped(
+        *args: Any,
+        profile: str | None,
+        settings: tuple[str, ...],
+        time: str | None,
+        model: str | None,
+        train_data: str | None,
+        validation_data: str | None,
+        image: str | None,
+        words: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        from tuneplane.plan.build import Request
+
+        request = Request(
+            profile=profile,
+            time=time,
+            settings=tuple(_assignment(text) for text in settings),
+            model=model,
+            train_data=train_data,
+            validation_data=validation_data,
+            image=image,
+            words=words,
+        )
+        return function(*args, request=request, **kwargs)
+
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    if hasattr(function, "__click_params__"):
+        wrapped.__click_params__ = [*wrapped.__click_params__, *function.__click_params__]  # type: ignore[attr-defined]
+    return wrapped  # type: ignore[return-value]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} is no KEY=VALUE", param_hint="--set")
+    return key, value

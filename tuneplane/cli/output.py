@@ -1,0 +1,42 @@
+"""Data to stdout as a table or as JSON, prose to stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+def emit_json(data: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, sort_keys=False))
+
+
+def emit_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A plain table on stdout; control characters in cells are escaped, so that a row stays a row."""
+    from tabulate import tabulate
+
+    cells = [[clean(cell) for cell in row] for row in rows]
+    click.echo(tabulate(cells, headers=headers, tablefmt="plain", disable_numparse=True))
+
+
+def clean(text: str) -> str:
+    """`text` on one line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def note(text: str) -> None:
+    """A line of prose on stderr."""
+    click.echo(text, err=True)
+
+
+def language(chosen: str | None) -> str:
+    """`en` or `zh`: what was asked for, else what the locale says."""
+    import os
+
+    if chosen:
+        return chosen
+    locale = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
+    return "zh" if locale.startswith("zh") else "en"

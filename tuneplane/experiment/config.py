@@ -1,0 +1,186 @@
+"""`config.yaml`: what the user asks for, every value with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuneplane.documents.tree import Mapping, Mark, Node, Scalar, Sequence, flatten
+from tuneplane.documents.yaml import parse
+from tuneplane.errors import InputError, Problem, nearest, shown
+
+CONFIG_FILE = "config.yaml"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text, where it stands and under which key."""
+
+    text: str
+    mark: Mark
+    key: str
+
+    @property
+    def where(self) -> str:
+        return self.mark.at(self.key)
+
+
+@dataclass(frozen=True)
+class WrittenNode:
+    """A value still to be read by its declared type, and where it stands."""
+
+    node: Node
+    mark: Mark
+    key: str
+
+    @property
+    def where(self) -> str:
+        return self.mark.at(self.key)
+
+
+@dataclass
+class Config:
+    """The sections of `config.yaml`; what is absent is empty."""
+
+    model: Written | None = None
+    data: dict[str, Written] = field(default_factory=dict)
+    params: dict[str, WrittenNode] = field(default_factory=dict)
+    overrides: dict[str, WrittenNode] = field(default_factory=dict)
+    env: dict[str, Written] = field(default_factory=dict)
+    secrets: list[Written] = field(default_factory=list)
+    tracking: list[Written] = field(default_factory=list)
+    resources: dict[str, Written] = field(default_factory=dict)
+    args: list[Written] = field(default_factory=list)
+
+
+DATA_KEYS = ("train", "validation")
+TRACKERS = ("console", "tensorboard", "wandb")
+
+
+def read_config(text: str, name: str, resource_keys: tuple[str, ...]) -> Config:
+    """The configuration in `text`; `name` is what messages call the file.
+
+    Raises InputError with every fault of its shape. Parameters are checked later, by their recipe.
+    """
+    tree = parse(text, name)
+    reader = _Reader()
+    config = reader.config(tree, resource_keys)
+    if reader.problems:
+        raise InputError(*reader.problems)
+    return config
+
+
+class _Reader:
+    """Reads section by section and goes on after a fault, so that all are reported together."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def fault(self, what: str, mark: Mark, key: str, expected: str = "", hint: str = "") -> None:
+        self.problems.append(Problem(what, mark.at(key), expected, hint))
+
+    def config(self, tree: Mapping, resource_keys: tuple[str, ...]) -> Config:
+        config = Config()
+        sections: dict[str, Callable[[Node, Mark], Any]] = {
+            "model": lambda node, mark: self.text(node, mark, "model"),
+            "data": lambda node, mark: self.texts(node, mark, "data", DATA_KEYS),
+            "params": self.params,
+            "overrides": self.overrides,
+            "env": self.env,
+            "secrets": lambda node, mark: self.words(node, mark, "secrets"),
+            "tracking": self.tracking,
+            "resources": lambda node, mark: self.texts(node, mark, "resources", resource_keys),
+            "args": lambda node, mark: self.words(node, mark, "args"),
+        }
+        for key, node in tree.entries.items():
+            mark = tree.mark_of(key)
+            if key not in sections:
+                self.unknown(key, mark, key, sections)
+            elif not _empty(node):
+                setattr(config, key, sections[key](node, mark))
+        for written in config.secrets:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", written.text, re.ASCII):
+                self.fault(f"{shown(written.text)} is no name of a variable", written.mark, written.key)
+        return config
+
+    def unknown(self, word: str, mark: Mark, key: str, known: Any) -> None:
+        close = nearest(word, known)
+        expected = f"`{close}`?" if close else "one of " + ", ".join(known)
+        self.fault(f"unknown key {shown(word)}", mark, key, expected)
+
+    def text(self, node: Node, mark: Mark, key: str) -> Written | None:
+        if not isinstance(node, Scalar) or (node.value is None and not node.quoted):
+            self.fault(
+                "a plain value is expected", node.mark if isinstance(node, Scalar) else mark, key, "text"
+            )
+            return None
+        if not node.text or "\0" in node.text:
+            self.fault("the text is empty or holds a NUL character", mark, key, "text")
+            return None
+        return Written(node.text, node.mark, key)
+
+    def mapping(self, node: Node, mark: Mark, key: str) -> Mapping:
+        if isinstance(node, Mapping):
+            return node
+        self.fault(f"`{key}` is not a mapping", mark, key, "`key: value` lines")
+        return Mapping({})
+
+    def texts(self, node: Node, mark: Mark, section: str, known: tuple[str, ...]) -> dict[str, Written]:
+        found = {}
+        tree = self.mapping(node, mark, section)
+        for key, value in tree.entries.items():
+            place = tree.mark_of(key)
+            if key not in known:
+                self.unknown(key, place, f"{section}.{key}", known)
+            elif written := self.text(value, place, f"{section}.{key}"):
+                found[key] = written
+        return found
+
+    def params(self, node: Node, mark: Mark) -> dict[str, WrittenNode]:
+        tree = self.mapping(node, mark, "params")
+        return {k: WrittenNode(v, tree.mark_of(k), f"params.{k}") for k, v in tree.entries.items()}
+
+    def overrides(self, node: Node, mark: Mark) -> dict[str, WrittenNode]:
+        found: dict[str, WrittenNode] = {}
+        for key, value, place in flatten(self.mapping(node, mark, "overrides")):
+            if key in found:
+                self.fault(f"the key {shown(key)} stands twice", place, f"overrides.{key}")
+            found[key] = WrittenNode(value, place, f"overrides.{key}")
+        return found
+
+    def env(self, node: Node, mark: Mark) -> dict[str, Written]:
+        found = {}
+        tree = self.mapping(node, mark, "env")
+        for key, value in tree.entries.items():
+            place = tree.mark_of(key)
+            if not isinstance(value, Scalar) or (value.value is None and not value.quoted):
+                self.fault("a variable's value is text", place, f"env.{key}", 'text; `""` for an empty one')
+            else:
+                found[key] = Written(value.text, place, f"env.{key}")
+        return found
+
+    def words(self, node: Node, mark: Mark, section: str) -> list[Written]:
+        if not isinstance(node, Sequence):
+            self.fault(f"`{section}` is not a list", mark, section, "a list such as `[a, b]`")
+            return []
+        found = []
+        for i, item in enumerate(node.items):
+            key = f"{section}.{i}"
+            if not isinstance(item, Scalar) or (item.value is None and not item.quoted) or "\0" in item.text:
+                self.fault("a word is expected", item.mark, key, 'text; `""` for an empty word')
+            else:
+                found.append(Written(item.text, item.mark, key))
+        return found
+
+    def tracking(self, node: Node, mark: Mark) -> list[Written]:
+        words = self.words(node, mark, "tracking")
+        for word in words:
+            if word.text not in TRACKERS:
+                self.unknown(word.text, word.mark, word.key, TRACKERS)
+        return words
+
+
+def _empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None and not node.quoted

@@ -1,0 +1,49 @@
+"""Where models and data sets lie: paths as they are, Hub ids in the site's model cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tuneplane.errors import shown
+from tuneplane.experiment.config import Written
+from tuneplane.experiment.hub import Missing, looks_like_hub_id, resolve
+from tuneplane.plan.model import Located
+
+_DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".txt", ".yaml", ".gz", ".zst")
+
+
+def locate(key: str, item: Written, folder: Path, cache: str) -> Located:
+    """A model or data set named in `item`.
+
+    folder: the experiment's, to which relative paths belong; cache: the site's model cache (`HF_HOME`), empty when
+    the site has none. A text that is an existing path is that path; `org/name[@revision]` else is a Hub id.
+    """
+    text = item.text
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(text)))
+    exists = os.path.exists(path)
+    explicit = text.startswith(("/", "./", "../", "~"))
+    if exists or explicit or text.endswith(_DATA_SUFFIXES) or not looks_like_hub_id(text):
+        missing = "" if exists else f"{key} does not exist: {path}"
+        return Located(key, text, path, exists, mount=path, where=item.where, missing=missing)
+    return _from_hub(key, item, cache)
+
+
+def _from_hub(key: str, item: Written, cache: str) -> Located:
+    hub = Path(cache, "hub")
+    if not cache:
+        missing = f"{key} {item.text} is a Hub id, and the site names no model cache"
+        return Located(key, item.text, None, False, where=item.where, missing=missing)
+    found = resolve(item.text, kind="model" if key == "model" else "dataset", cache=hub)
+    if isinstance(found, Missing):
+        missing = (
+            f"{key} {item.text} is not in the model cache ({found.reason}): {found.download_command(hub)}"
+        )
+        return Located(key, item.text, None, False, where=item.where, missing=missing)
+    path = str(found.path)
+    repository = str(found.path.parents[1])
+    return Located(key, item.text, path, True, commit=found.commit, mount=repository, where=item.where)
+
+
+def shown_path(item: Located) -> str:
+    return shown(item.path or item.given)

@@ -1,0 +1,145 @@
+"""`recipe.lock.json`: which recipe an experiment was made with, and the handshake with the catalog in force."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tuneplane import __version__
+from tuneplane.catalog.load import Catalog
+from tuneplane.catalog.recipe import Recipe, resolve
+from tuneplane.core_version import satisfies
+from tuneplane.documents.tree import plain
+from tuneplane.documents.yaml import parse
+from tuneplane.errors import InputError, LockError, Problem, shown
+
+LOCK_FILE = "recipe.lock.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The fields of the lock, by their dotted names: all are text."""
+
+    fields: dict[str, str]
+    name: str
+
+    @property
+    def method(self) -> str:
+        return self.fields["recipe.name"]
+
+    @property
+    def framework_version(self) -> str:
+        return self.fields["framework.version"]
+
+    @property
+    def digest(self) -> str:
+        return self.fields["recipe.digest"]
+
+
+def fields_of(recipe: Recipe) -> dict[str, str]:
+    """The fields a lock on `recipe` has."""
+    return {
+        "recipe.name": recipe.name,
+        "recipe.version": recipe.version,
+        "recipe.digest": recipe.digest,
+        "framework.kind": recipe.framework,
+        "framework.version": recipe.framework_version,
+        "framework.runtime_id": recipe.runtime_id,
+        "requires.core": recipe.core,
+    }
+
+
+def lock_text(recipe: Recipe) -> str:
+    """`recipe.lock.json` for `recipe`, the same bytes for the same recipe."""
+    nested: dict[str, Any] = {"schema": SCHEMA}
+    for key, value in fields_of(recipe).items():
+        section, _, name = key.partition(".")
+        nested.setdefault(section, {})[name] = value
+    return json.dumps(nested, indent=2, ensure_ascii=True) + "\n"
+
+
+def read_lock(text: str, name: str) -> Lock:
+    """The lock in `text`; `name` is what messages call the file. Raises LockError when it is malformed."""
+    try:
+        data = plain(parse(text, name))
+    except InputError as error:
+        raise LockError(*error.problems) from None
+    if data.get("schema") != SCHEMA:
+        raise LockError.of(f"the lock has schema {shown(data.get('schema'))}", f"{name} schema", str(SCHEMA))
+    problems = []
+    fields: dict[str, str] = {}
+    for key in _FIELDS:
+        section, _, word = key.partition(".")
+        value = data.get(section, {}).get(word) if isinstance(data.get(section), dict) else None
+        if not isinstance(value, str):
+            problems.append(Problem(f"the lock has no text {shown(key)}", name))
+        else:
+            fields[key] = value
+    if problems:
+        raise LockError(*problems)
+    return Lock(fields, name)
+
+
+_FIELDS = (
+    "recipe.name",
+    "recipe.version",
+    "recipe.digest",
+    "framework.kind",
+    "framework.version",
+    "framework.runtime_id",
+    "requires.core",
+)
+
+
+def admit(lock: Lock, catalog: Catalog, experiment: str) -> Recipe:
+    """The recipe the lock names, when lock and catalog agree on every field.
+
+    Raises LockError naming each difference: a stale lock is refused, never upgraded in passing.
+    """
+    fork = f"tp new {experiment}-2 --from {experiment}"
+    if lock.method not in catalog.entries:
+        raise LockError.of(
+            f"the method {shown(lock.method)} is not in the catalog",
+            f"{lock.name} recipe.name",
+            hint="tp methods",
+        )
+    manifest = catalog.manifest(lock.method)
+    if lock.framework_version not in manifest.framework.versions:
+        raise LockError.of(
+            f"{lock.method} has no framework version {shown(lock.framework_version)} any more",
+            f"{lock.name} framework.version",
+            "one of " + ", ".join(manifest.framework.versions),
+            fork,
+        )
+    recipe = resolve(manifest, lock.framework_version)
+    for requirement, whose in ((lock.fields["requires.core"], "the lock"), (recipe.core, "the recipe")):
+        _check_core(requirement, whose, lock.name)
+    published = fields_of(recipe)
+    differences = [
+        Problem(
+            f"the lock is stale: {key} is {shown(lock.fields[key])}",
+            f"{lock.name} {key}",
+            shown(published[key]),
+            fork,
+        )
+        for key in _FIELDS
+        if lock.fields[key] != published[key]
+    ]
+    if differences:
+        raise LockError(*differences)
+    return recipe
+
+
+def _check_core(requirement: str, whose: str, name: str) -> None:
+    try:
+        met = satisfies(requirement)
+    except ValueError as error:
+        raise LockError.of(str(error), f"{name} requires.core", "`>=A.B,<C.D`") from None
+    if not met:
+        raise LockError.of(
+            f"{whose} needs tuneplane {requirement}, this is {__version__}",
+            f"{name} requires.core",
+            hint=f"pip install 'tuneplane{requirement}'",
+        )

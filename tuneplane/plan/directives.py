@@ -1,0 +1,97 @@
+"""The `#SBATCH` lines, in one fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuneplane.durations import slurm_time
+from tuneplane.errors import InputError, SiteError, shown
+from tuneplane.experiment.config import Written
+from tuneplane.plan.faults import Faults
+from tuneplane.plan.model import Directive, Topology
+from tuneplane.sites.model import Site
+from tuneplane.sites.options import USER_OPTIONS
+
+
+def directives(
+    site: Site,
+    made: Topology,
+    seconds: int,
+    resources: Mapping[str, Written],
+    names: Mapping[str, str],
+    faults: Faults,
+) -> list[Directive]:
+    """Every directive of the job. names: what the site's job name pattern may use, `experiment` and `method`."""
+    options = user_options(site, made, resources, faults)
+    job_name = site.slurm.job_name
+    for key, value in names.items():
+        job_name = job_name.replace("{" + key + "}", value)
+    lines = [
+        Directive("job-name", job_name, "site"),
+        *options,
+        Directive("nodes", str(made.nodes), "profile"),
+        Directive("ntasks-per-node", "1", "platform"),
+        Directive("cpus-per-task", str(made.cpus_per_node), "profile"),
+        *_gpus(site, made),
+        Directive("time", slurm_time(seconds), "resources"),
+    ]
+    if made.exclusive:
+        lines.append(Directive("exclusive", None, "profile"))
+    if made.memory:
+        lines.append(Directive("mem", made.memory, "profile"))
+    lines += [
+        Directive("output", "slurm-%j.out", "platform"),
+        Directive("open-mode", "append", "platform"),
+        Directive("export", "NIL", "platform"),
+        Directive("propagate", "NONE", "platform"),
+        Directive("no-requeue", None, "platform"),
+    ]
+    lines = [line for line in lines if line.name not in site.slurm.omit]
+    for name, value in sorted(site.slurm.add.items()):
+        lines = [line for line in lines if line.name != name]
+        lines.append(Directive(name, None if value is True else str(value), "site"))
+    return lines
+
+
+def _gpus(site: Site, made: Topology) -> list[Directive]:
+    """The GPU request in the one form the site takes (gres and gpus-per-node exclude each other since 26.05)."""
+    form = site.slurm.gpu_request
+    if not made.gpus_per_node or form == "none":
+        return []
+    kind = f"{made.gpu_type}:" if made.gpu_type else ""
+    if form == "gres":
+        return [Directive("gres", f"gpu:{kind}{made.gpus_per_node}", "profile")]
+    if form == "gpus-per-node":
+        return [Directive("gpus-per-node", f"{kind}{made.gpus_per_node}", "profile")]
+    return [Directive("gpus", f"{kind}{made.gpus_per_node * made.nodes}", "profile")]
+
+
+def user_options(
+    site: Site, made: Topology, resources: Mapping[str, Written], faults: Faults
+) -> list[Directive]:
+    """What the user set over what the profile and the site say, within what the site allows."""
+    chosen: dict[str, tuple[str, str]] = {
+        k: (o.default, "site") for k, o in site.slurm.options.items() if o.default
+    }
+    for key, value in (("partition", made.partition), ("constraint", made.constraint)):
+        if value:
+            chosen[key] = (value, "profile")
+    for key, item in resources.items():
+        if key not in USER_OPTIONS:
+            continue
+        option = site.slurm.options.get(key)
+        try:
+            value = USER_OPTIONS[key](item.text)
+        except ValueError as error:
+            faults.add(InputError, str(error), item.where)
+            continue
+        if option is None or site.scheduler != "slurm":
+            faults.add(
+                SiteError, f"this site does not let users set {shown(key)}", item.where, hint="tp site show"
+            )
+        elif option.allowed and value not in option.allowed:
+            expected = "one of " + ", ".join(option.allowed)
+            faults.add(SiteError, f"this site does not take {shown(value)}", item.where, expected)
+        else:
+            chosen[key] = (value, item.key)
+    return [Directive(key.replace("_", "-"), *chosen[key]) for key in USER_OPTIONS if key in chosen]

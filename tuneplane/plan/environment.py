@@ -1,0 +1,143 @@
+"""The job's environment: the platform's variables, then the site's, the recipe's and the user's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tuneplane.errors import InputError, shown
+from tuneplane.experiment.config import Config, Written
+from tuneplane.experiment.secrets import looks_secret
+from tuneplane.plan.faults import Faults
+from tuneplane.plan.limits import too_long
+from tuneplane.plan.model import Located, Ref, Topology, Value, Variable
+
+_OWNED_PREFIXES = (
+    "TUNEPLANE_",
+    "MASTER_",
+    "RAY_",
+    "TORCHELASTIC_",
+    "SLURM_",
+    "SBATCH_",
+    "SRUN_",
+    "APPTAINER",
+    "SINGULARITY",
+    "PYXIS_",
+    "ENROOT_",
+    "XDG_",
+    "BASH",
+    "LD_AUDIT",
+    "tp_",
+)
+_OWNED = frozenset(
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
+    "HIP_VISIBLE_DEVICES PATH LD_PRELOAD ENV HOME USER LOGNAME TMPDIR PWD OLDPWD SHELL SHLVL IFS "
+    "UID EUID PPID GROUPS HOSTNAME HOSTTYPE MACHTYPE OSTYPE RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO "
+    "FUNCNAME FUNCNEST DIRSTACK PIPESTATUS SHELLOPTS OPTARG OPTIND OPTERR COMP_WORDBREAKS HISTCMD CDPATH GLOBIGNORE "
+    "EXECIGNORE PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND POSIXLY_CORRECT MAPFILE REPLY COPROC TMOUT CHILD_MAX INPUTRC "
+    "PYTHONPATH _".split()
+)
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+
+
+def owned(name: str) -> bool:
+    """Whether the launcher or the shell itself owns the variable."""
+    return name in _OWNED or name.startswith(_OWNED_PREFIXES)
+
+
+def platform(
+    made: Topology, located: Mapping[str, Located], online: bool, model_cache: Value | None
+) -> list[Variable]:
+    """What every job sees. Paths that only the job knows are references."""
+
+    def path_of(key: str) -> str:
+        return (located[key].path or "") if key in located else ""
+
+    values: dict[str, Value] = {
+        "TUNEPLANE_RUN_DIR": Ref("run"),
+        "TUNEPLANE_OUTPUT_DIR": Ref("output"),
+        "TUNEPLANE_EXPERIMENT_DIR": Ref("files"),
+        "TUNEPLANE_PARAMS": Ref("attempt", "/params.json"),
+        "TUNEPLANE_MODEL": path_of("model"),
+        "TUNEPLANE_TRAIN_DATA": path_of("data.train"),
+        "TUNEPLANE_VALIDATION_DATA": path_of("data.validation"),
+        "TUNEPLANE_NODES": str(made.nodes),
+        "TUNEPLANE_GPUS_PER_NODE": str(made.gpus_per_node),
+        "TUNEPLANE_RESUME_FROM": "",
+        "OMP_NUM_THREADS": str(made.cpus_per_process),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONNOUSERSITE": "1",
+        "LANG": "C.UTF-8",
+        "TUNEPLANE_HOME": Ref("scratch", "/home"),
+        "TMPDIR": Ref("scratch", "/tmp"),
+        "XDG_CACHE_HOME": Ref("scratch", "/cache"),
+        "XDG_CONFIG_HOME": Ref("scratch", "/config"),
+        "XDG_DATA_HOME": Ref("scratch", "/data"),
+        "TRITON_CACHE_DIR": Ref("scratch", "/cache/triton"),
+        "TORCHINDUCTOR_CACHE_DIR": Ref("scratch", "/cache/inductor"),
+        "VLLM_CACHE_ROOT": Ref("scratch", "/cache/vllm"),
+        "HF_DATASETS_CACHE": Ref("scratch", "/cache/datasets"),
+        "HF_MODULES_CACHE": Ref("scratch", "/cache/modules"),
+    }
+    if model_cache is not None:
+        values["HF_HOME"] = model_cache
+    if not online:
+        values |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    return [Variable(name, value, "platform") for name, value in values.items()]
+
+
+ELSEWHERE = {
+    "HOME": "TUNEPLANE_HOME: Apptainer lets nobody hand it in",
+    "TUNEPLANE_RUN_ID": "the run folder's name",
+    "TUNEPLANE_ATTEMPT": "1, and one more at each restart",
+    "TUNEPLANE_NODE_RANK": "0 on the head",
+    "TUNEPLANE_HEAD_ADDRESS": "numeric, published by the head",
+    "TUNEPLANE_HEAD_PORT": "a free port of the head",
+}
+"""Variables that the job itself finds out, and what they hold."""
+
+
+def layered(
+    base: list[Variable], site: Mapping[str, str], recipe: Mapping[str, str], config: Config, faults: Faults
+) -> list[Variable]:
+    """The variables in force, by name: the user's over the recipe's over the site's over the platform's."""
+    stacked: dict[str, list[Variable]] = {variable.name: [variable] for variable in base}
+    for source, mapping in (("site", site), ("recipe", recipe)):
+        for name, value in mapping.items():
+            stacked.setdefault(name, []).append(Variable(name, value, source))
+    for name, item in config.env.items():
+        if _allowed(name, item, config, faults):
+            stacked.setdefault(name, []).append(Variable(name, item.text, "config.yaml", item.where))
+    return [_top(stack) for _, stack in sorted(stacked.items())]
+
+
+def _top(stack: list[Variable]) -> Variable:
+    top = stack[-1]
+    lost = tuple((v.source, str(v.value), v.where) for v in reversed(stack[:-1]))
+    return Variable(top.name, top.value, top.source, top.where, lost)
+
+
+def _allowed(name: str, item: Written, config: Config, faults: Faults) -> bool:
+    if not NAME.match(name):
+        faults.add(
+            InputError, f"{shown(name)} is no name of a variable", item.where, "letters, digits and `_`"
+        )
+    elif owned(name):
+        faults.add(InputError, f"{shown(name)} belongs to the launcher", item.where, "another name")
+    elif looks_secret(name):
+        hint = f"add `{name}` to `secrets` and put the value into the secrets file"
+        faults.add(InputError, f"{shown(name)} looks like a secret", item.where, hint=hint)
+    elif any(name == secret.text for secret in config.secrets):
+        faults.add(InputError, f"{shown(name)} stands under `secrets` too", item.where)
+    elif "\0" in item.text:
+        faults.add(InputError, f"the value of {shown(name)} holds a NUL character", item.where)
+    elif too_long(f"{name}={item.text}"):
+        faults.add(
+            InputError,
+            f"the value of {shown(name)} has {len(item.text.encode())} bytes",
+            item.where,
+            "less than 128 KiB",
+        )
+    else:
+        return True
+    return False

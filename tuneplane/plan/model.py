@@ -1,0 +1,150 @@
+"""The plan: what will run, where, with what, and who decided each part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Place = Literal["run", "files", "attempt", "output", "scratch", "home"]
+"""Folders that are known only where the job runs; the script has a variable for each."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A path below a folder that is known only in the job: `Ref("output")`, `Ref("scratch", "/tmp")`.
+
+    prefix: text before it in the same word, such as `--file=`.
+    """
+
+    place: Place
+    suffix: str = ""
+    prefix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.prefix}<{self.place}>{self.suffix}"
+
+
+Value: TypeAlias = "str | Ref"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value, who set it and where, and what lost against it (source, text, place)."""
+
+    key: str
+    value: Any
+    source: str
+    where: str = ""
+    lost: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable of the job."""
+
+    name: str
+    value: Value
+    source: str
+    where: str = ""
+    lost: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Where the job runs. memory: a Slurm size for each node, `0` for all of it, empty for the site's default."""
+
+    profile: str
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str
+    processes_per_node: int
+    cpus_per_node: int
+    memory: str
+    exclusive: bool
+    constraint: str = ""
+    partition: str = ""
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.processes_per_node
+
+    @property
+    def cpus_per_process(self) -> int:
+        return max(1, self.cpus_per_node // self.processes_per_node)
+
+
+@dataclass(frozen=True)
+class Image:
+    """The image file; sha256 and size in bytes are None where the file was not there when this was compiled."""
+
+    path: str
+    runtime_id: str
+    source: str
+    sha256: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model or data set. path: absolute, None when a Hub id is not in the cache; mount: what a container must
+    see for it, the repository's folder for a Hub id whose files are links."""
+
+    key: str
+    given: str
+    path: str | None
+    exists: bool
+    commit: str = ""
+    mount: str = ""
+    where: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Directive:
+    """One `#SBATCH` line; a flag has no value."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What the plan was made from, by name and digest."""
+
+    tool_version: str
+    method: str
+    recipe_version: str
+    recipe_digest: str
+    framework: str
+    framework_version: str
+    runtime_id: str
+    site: str
+    site_digest: str
+    experiment: str
+    experiment_dir: str
+    files_digest: str
+    files_count: int
+    helper_digest: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the script says."""
+
+    provenance: Provenance
+    scheduler: str
+    runtime: str
+    topology: Topology
+    seconds: int
+    launch_kind: str
+    words: tuple[Value, ...]
+    settings: tuple[Setting, ...]
+    environment: tuple[Variable, ...]
+    directives: tuple[Directive, ...]
+    params: dict[str, Any]
+    secrets: tuple[str, ...] = ()
+    image: Image | None = None
+    located: tuple[Located, ...] = ()
+    refusals: tuple[tuple[int, str], ...] = ()

@@ -1,0 +1,150 @@
+"""The edge where everything a plan follows from is read: experiment, lock, catalog, site, image, data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuneplane.catalog.recipe import Recipe
+from tuneplane.documents.text import read_text
+from tuneplane.errors import ImageError, InputError, Problem
+from tuneplane.experiment.config import CONFIG_FILE, Config, read_config
+from tuneplane.experiment.locate import Experiment, find_experiment
+from tuneplane.experiment.locations import locate
+from tuneplane.experiment.lock import LOCK_FILE, admit, read_lock
+from tuneplane.experiment.snapshot import Limits, Snapshot, freeze
+from tuneplane.plan.build import Inputs, Request, make_plan
+from tuneplane.plan.model import Located, Plan
+from tuneplane.runs.helper import helper
+from tuneplane.runtimes.image import find_image
+from tuneplane.sites.catalog import catalog_of
+from tuneplane.sites.load import NamedSite, load_site
+from tuneplane.sites.options import USER_OPTIONS
+
+RESOURCE_KEYS = ("profile", "time", *USER_OPTIONS)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with what it was made from."""
+
+    experiment: Experiment
+    config: Config
+    recipe: Recipe
+    named_site: NamedSite
+    plan: Plan
+    files: Snapshot
+    helper: Snapshot
+
+    @property
+    def warnings(self) -> list[str]:
+        """What `submit` refuses and a compiled script ends on."""
+        return [sentence for _, sentence in self.plan.refusals]
+
+    def insist(self) -> None:
+        """Refuse what only a compile may leave open. Raises InputError or ImageError; InputError for the secrets."""
+        problems = [(code, Problem(sentence)) for code, sentence in self.plan.refusals]
+        if problems:
+            kind = InputError if any(code == InputError.exit_code for code, _ in problems) else ImageError
+            raise kind(*(problem for _, problem in problems))
+        if self.plan.secrets:
+            from tuneplane.experiment.secrets import check_file
+
+            file = Path(os.path.expanduser(self.named_site.site.folders.secrets))
+            check_file(file, self.plan.secrets, where=self.config.secrets[0].where)
+
+
+def prepare(word: str, site_name: str | None, request: Request, language: str = "en") -> Prepared:
+    """Read everything once and make the plan. Raises what any of the parts raises."""
+    named_site = load_site(site_name)
+    experiment = find_experiment(word)
+    config, files = _frozen(experiment, named_site, request)
+    lock_text = files.text(LOCK_FILE)
+    if lock_text is None:
+        raise InputError.of(f"`.tpignore` leaves {LOCK_FILE} out", f"{experiment.label}/.tpignore")
+    recipe = admit(
+        read_lock(lock_text, f"{experiment.label}/{LOCK_FILE}"), catalog_of(named_site), experiment.label
+    )
+    site = named_site.site
+    rides_along = helper()
+    inputs = Inputs(
+        experiment=experiment.name,
+        experiment_dir=str(experiment.folder),
+        config=config,
+        recipe=recipe,
+        site_name=named_site.name,
+        site_digest=named_site.digest,
+        site=site,
+        request=request,
+        located=_located(experiment, config, recipe, site.folders.model_cache),
+        image=find_image(request.image, recipe.runtime_id, site.runtime.images)
+        if site.runtime.kind != "host"
+        else None,
+        has_file=frozenset(file.path for file in files.files),
+        files_digest=files.digest,
+        helper_digest=rides_along.digest,
+        command=_command(experiment, named_site, request),
+        language=language,
+        config_name=f"{experiment.label}/{CONFIG_FILE}",
+    )
+    return Prepared(experiment, config, recipe, named_site, make_plan(inputs), files, rides_along)
+
+
+def _frozen(experiment: Experiment, named_site: NamedSite, request: Request) -> tuple[Config, Snapshot]:
+    """The configuration and the frozen files, the one read from the other.
+
+    Which files are data is said in the configuration, so it is looked at first; should it change before it is
+    frozen, the freeze starts again.
+    """
+    name = f"{experiment.label}/{CONFIG_FILE}"
+    limits = Limits(named_site.site.freeze.max_bytes, named_site.site.freeze.max_files)
+    text = None
+    for _ in range(5):
+        text = text if text is not None else read_text(experiment.folder / CONFIG_FILE, name)
+        config = request.written(read_config(text, name, RESOURCE_KEYS))
+        data = [Path(item.text) for item in (config.model, *config.data.values()) if item is not None]
+        files = freeze(experiment.folder, name=experiment.label, exclude=data, limits=limits)
+        frozen = files.text(CONFIG_FILE)
+        if frozen == text or (frozen is not None and frozen == text.removeprefix("\ufeff")):
+            return config, files
+        if frozen is None:
+            raise InputError.of(f"`.tpignore` leaves {CONFIG_FILE} out", f"{experiment.label}/.tpignore")
+        text = frozen
+    raise InputError.of(f"{name} keeps changing while it is read")
+
+
+def _located(experiment: Experiment, config: Config, recipe: Recipe, cache: str) -> dict[str, Located]:
+    """Model and data of the configuration by key, where the recipe takes them."""
+    given = {"model": config.model, **{f"data.{key}": item for key, item in config.data.items()}}
+    folder = os.path.expanduser(cache)
+    return {
+        key: locate(key, item, experiment.folder, folder) for key, item in given.items() if item is not None
+    }
+
+
+def _command(experiment: Experiment, named_site: NamedSite, request: Request) -> tuple[str, ...]:
+    """The command that prints the same script, with nothing that depends on the current folder."""
+    from tuneplane.sites.load import site_files
+
+    known = site_files().get(named_site.name) == named_site.file
+    words = [
+        "tp",
+        "--site",
+        named_site.name if known else str(named_site.file),
+        "compile",
+        str(experiment.folder),
+    ]
+    options = {
+        "--profile": request.profile,
+        "--time": request.time,
+        "--model": request.model,
+        "--train-data": request.train_data,
+        "--validation-data": request.validation_data,
+        "--image": os.path.abspath(request.image) if request.image else None,
+    }
+    for option, value in options.items():
+        words += [option, value] if value is not None else []
+    for key, text in request.settings:
+        words += ["--set", f"{key}={text}"]
+    return (*words, "--", *request.words) if request.words else tuple(words)

@@ -1,0 +1,105 @@
+"""One encoder for each kind of place in a script: a shell word, a directive's value, a comment, a heredoc.
+
+The templates print nothing else: a value that is not `Encoded` makes rendering fail.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tuneplane.plan.model import Place, Ref, Value
+
+VARIABLES: dict[Place, str] = {
+    "run": "$tp_run",
+    "files": "$tp_run/files",
+    "attempt": "$tp_dir",
+    "output": "$tp_run/output",
+    "scratch": "$tp_scratch",
+    "home": "$tp_home",
+}
+"""The script's own variables for the folders that only the job knows."""
+
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%_+=:,./-")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
+
+
+class Encoded(str):
+    """Text that is right for the place it was made for."""
+
+    __slots__ = ()
+
+
+class NotEncodable(ValueError):
+    """A value that its place cannot hold."""
+
+
+def word(value: Value) -> Encoded:
+    """One word of bash: quoted text, or a folder's variable with quoted text around it.
+
+    What cannot be seen (control characters, bidirectional marks, odd spaces) is written as escapes, so that a
+    reader of the script sees all there is. Raises NotEncodable for NUL and for text that is not Unicode.
+    """
+    if isinstance(value, Ref):
+        start = _text(value.prefix) if value.prefix else ""
+        end = _text(value.suffix) if value.suffix else ""
+        return Encoded(f'{start}"{VARIABLES[value.place]}"{end}')
+    return _text(value)
+
+
+def _text(text: str) -> Encoded:
+    if "\0" in text:
+        raise NotEncodable("a NUL character cannot be in a word")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotEncodable("the text is not Unicode") from None
+    if text and _PLAIN.issuperset(text) and not text.startswith(("=", "~")):
+        return Encoded(text)
+    if text.isprintable():
+        return Encoded("'" + text.replace("'", "'\\''") + "'")
+    return Encoded("$'" + "".join(_escaped(c) for c in text) + "'")
+
+
+def _escaped(character: str) -> str:
+    """The character inside `$'…'`; `\\xHH` takes at most two digits, so what follows is never swallowed."""
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
+
+
+def directive(value: str) -> Encoded:
+    """The value of a `#SBATCH --name=` line, as sbatch's own lexer reads it (src/sbatch/opt.c): double quotes,
+    in which a backslash protects itself and a quote. A line break would begin another line, so what is not
+    printable is refused. Raises NotEncodable.
+    """
+    if not value.isprintable():
+        raise NotEncodable("a directive holds printable characters only")
+    if value and _PLAIN.issuperset(value):
+        return Encoded(value)
+    return Encoded('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"')
+
+
+def comment(text: str) -> Encoded:
+    """Text behind a `#`: one line whatever it holds."""
+    return Encoded("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+
+
+def number(value: int) -> Encoded:
+    """A whole number."""
+    return Encoded(str(int(value)))
+
+
+def heredoc(data: Any, delimiter: str) -> Encoded:
+    """JSON for a quoted heredoc, in ASCII; no line of JSON is a bare word, so none is the delimiter."""
+    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    if delimiter in text.splitlines():
+        raise NotEncodable("the text holds the heredoc's end")
+    return Encoded(text)
+
+
+def verbatim(text: str) -> Encoded:
+    """A line that the site's admin wrote to be run as it is, or a constant of this package."""
+    return Encoded(text)

@@ -1,0 +1,1 @@
+"""Runs: their folders, what they left, and how they stand."""

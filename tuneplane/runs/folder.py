@@ -1,0 +1,161 @@
+"""Run folders: one submission each, claimed by `mkdir` and written before the scheduler hears of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuneplane.errors import InputError, SiteError, nearest, shown
+from tuneplane.experiment.snapshot import Snapshot
+from tuneplane.files import read_json, write_json, write_whole
+from tuneplane.plan.model import Plan
+from tuneplane.sites.model import Site
+
+RUN_FILE, JOB_FILE, SCRIPT_FILE, CANCEL_FILE = "run.json", "job.json", "job.sbatch", "cancel.json"
+SCHEMA = 1
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder. record: `run.json`; job: `job.json`, None until the scheduler has accepted it."""
+
+    folder: Path
+    record: dict[str, Any]
+    job: dict[str, Any] | None
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        plan: dict[str, Any] = self.record["plan"]
+        return plan
+
+    def attempts(self) -> list[Path]:
+        """Folders of the attempts, the first first."""
+        try:
+            names = os.listdir(self.folder / "attempts")
+        except OSError:
+            return []
+        return [
+            self.folder / "attempts" / name for name in sorted((n for n in names if n.isdigit()), key=int)
+        ]
+
+
+def runs_folder(site: Site) -> Path:
+    """The site's folder of this user's runs."""
+    text = site.folders.runs.replace("{user}", getpass.getuser())
+    return Path(os.path.expanduser(text))
+
+
+def create(site: Site, plan: Plan, script: str, files: Snapshot, helper: Snapshot) -> Run:
+    """Claim a run folder and write everything a job needs. Raises SiteError; then nothing is left behind."""
+    root = runs_folder(site)
+    mode = 0o700 if site.private_runs else 0o750
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder = _claim(root, plan.provenance.experiment, mode)
+    except OSError as error:
+        raise SiteError.of(f"cannot make a run folder in {shown(str(root), 300)}: {error.strerror}") from None
+    try:
+        record = _fill(folder, plan, script, files, helper)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SiteError.of(
+            f"cannot write the run folder {shown(str(folder), 300)}: {error.strerror}"
+        ) from None
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Run(folder, record, None)
+
+
+def _claim(root: Path, experiment: str, mode: int) -> Path:
+    while True:
+        folder = root / f"{experiment}-{''.join(secrets.choice(_LETTERS) for _ in range(8))}"
+        try:
+            folder.mkdir(mode)
+        except FileExistsError:
+            continue
+        folder.chmod(mode)
+        return folder
+
+
+def _fill(folder: Path, plan: Plan, script: str, files: Snapshot, helper: Snapshot) -> dict[str, Any]:
+    for name, snapshot in (("files", files), ("helper", helper)):
+        snapshot.write(folder / name)
+        write_whole(folder / f"{name}.sha256", snapshot.manifest, 0o440)
+    (folder / "attempts").mkdir(0o750)
+    (folder / "output").mkdir(0o750)
+    write_whole(folder / SCRIPT_FILE, script.encode(), 0o640)
+    record = {
+        "schema": SCHEMA,
+        "id": folder.name,
+        "created": int(time.time()),
+        "by": getpass.getuser(),
+        "host": os.uname().nodename,
+        "left_out": [list(item) for item in files.left_out],
+        "plan": dataclasses.asdict(plan),
+    }
+    write_json(folder / RUN_FILE, record)
+    return record
+
+
+def read_run(folder: Path) -> Run | None:
+    """The run in `folder`, or None when it is none or was never finished."""
+    record = read_json(folder / RUN_FILE)
+    if (
+        not isinstance(record, dict)
+        or record.get("schema") != SCHEMA
+        or not isinstance(record.get("plan"), dict)
+    ):
+        return None
+    job = read_json(folder / JOB_FILE)
+    return Run(folder, record, job if isinstance(job, dict) else None)
+
+
+def run_ids(site: Site) -> list[str]:
+    """Names of all run folders of this user at the site."""
+    try:
+        return sorted(entry.name for entry in os.scandir(runs_folder(site)) if entry.is_dir())
+    except OSError:
+        return []
+
+
+def all_runs(site: Site) -> Iterator[Run]:
+    """Every run of this user at the site, in no order."""
+    root = runs_folder(site)
+    for name in run_ids(site):
+        if run := read_run(root / name):
+            yield run
+
+
+def find_run(site: Site, word: str) -> Run:
+    """The run called `word`: its id, the beginning of one, or its folder. Raises InputError."""
+    if "/" in word:
+        run = read_run(Path(word).absolute())
+        if run is None:
+            raise InputError.of(f"{shown(word)} is not a run folder", hint="tp job ls")
+        return run
+    names = run_ids(site)
+    matches = [word] if word in names else [name for name in names if name.startswith(word)]
+    if len(matches) > 1:
+        raise InputError.of(f"{shown(word)} could be {len(matches)} runs", expected=", ".join(matches[:5]))
+    run = read_run(runs_folder(site) / matches[0]) if matches else None
+    if run is None:
+        close = nearest(word, names)
+        raise InputError.of(
+            f"there is no run {shown(word)}" + (f", did you mean `{close}`?" if close else ""),
+            hint="tp job ls",
+        )
+    return run

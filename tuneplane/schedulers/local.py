@@ -1,0 +1,72 @@
+"""The `local` scheduler: the job script runs on this machine, kept by submitit's local executor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import tuneplane
+from tuneplane.errors import SchedulerError
+from tuneplane.files import read_json, write_json
+from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run
+from tuneplane.runs.status import JobState
+from tuneplane.schedulers.environment import clean_environment
+from tuneplane.schedulers.local_job import PROCESS_FILE
+from tuneplane.schedulers.processes import alive
+from tuneplane.sites.model import Site
+
+START_SECONDS = 60
+
+
+def submit(run: Run, site: Site) -> None:
+    """Start the job's keeper in a session of its own, so that it outlives this terminal."""
+    command = [sys.executable, "-m", "tuneplane.schedulers.local_job", str(run.folder)]
+    # the keeper finds this very package; what the job inherits is the site's word alone
+    environment = {**clean_environment(site.inherit), "PYTHONPATH": str(Path(tuneplane.__file__).parents[1])}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=run.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            start_new_session=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SchedulerError.of(f"the job's keeper did not start within {START_SECONDS} s") from None
+    if done.returncode != 0:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise SchedulerError.of(f"the job's keeper did not start: {last[0]}")
+    keeper = json.loads(done.stdout)
+    write_json(
+        run.folder / JOB_FILE,
+        {"scheduler": "local", "id": str(keeper["pid"]), "keeper": keeper, "submitted": int(time.time())},
+    )
+
+
+def states(runs: list[Run]) -> dict[str, JobState]:
+    """Running while the keeper lives; what another host keeps cannot be told from here."""
+    found: dict[str, JobState] = {}
+    for run in runs:
+        life = alive(run.job["keeper"]) if run.job else False
+        found[run.id] = "unknown" if life is None else "running" if life else "ended"
+    return found
+
+
+def cancel(run: Run) -> None:
+    """Ask the job script to end; it hands the request on and leaves its record."""
+    import signal
+
+    write_json(run.folder / CANCEL_FILE, {"at": int(time.time()), "by": os.getuid()})
+    process = read_json(run.folder / PROCESS_FILE)
+    if isinstance(process, dict) and alive(process):
+        try:
+            os.kill(process["pid"], signal.SIGTERM)
+        except OSError as error:
+            raise SchedulerError.of(f"cannot signal the job: {error.strerror}") from None

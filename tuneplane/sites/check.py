@@ -1,0 +1,98 @@
+"""Faults of a site file that its shape alone does not show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tuneplane.documents.tree import Node, at
+from tuneplane.durations import parse_duration
+from tuneplane.errors import Problem, nearest, shown
+from tuneplane.sites.model import Profile, Site
+from tuneplane.sites.options import OWNED, USER_OPTIONS
+
+_SIZE = re.compile(r"\d+[KMGT]?\Z")
+_PROFILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
+_GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]*\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def problems(site: Site, tree: Node) -> Iterator[Problem]:
+    """Every fault with its place in the file."""
+
+    def fault(what: str, *path: str | int, expected: str = "") -> Problem:
+        mark, key = at(tree, path)
+        return Problem(what, mark.at(key), expected)
+
+    if site.default_profile.partition(":")[0] not in site.profiles:
+        expected = "one of " + ", ".join(site.profiles)
+        yield fault(
+            f"there is no profile {shown(site.default_profile)}", "default_profile", expected=expected
+        )
+    try:
+        parse_duration(site.default_time)
+    except ValueError as error:
+        yield fault(str(error), "default_time")
+    for name, profile in site.profiles.items():
+        for what, key in _profile(name, profile):
+            yield fault(what, "profiles", name, key)
+    for name in site.slurm.options:
+        if name not in USER_OPTIONS:
+            close = nearest(name, USER_OPTIONS)
+            expected = f"`{close}`?" if close else "one of " + ", ".join(sorted(USER_OPTIONS))
+            what = f"{shown(name)} belongs to tp" if name in OWNED else f"users cannot set {shown(name)}"
+            yield fault(what, "slurm", "options", name, expected=expected)
+    for name, value in site.slurm.add.items():
+        if name in OWNED or not re.fullmatch(r"[a-z][a-z-]*", name):
+            yield fault(f"the directive {shown(name)} cannot be added", "slurm", "add", name)
+        if not isinstance(value, (str, int)) or value is False:
+            yield fault("a directive's value is text, a number or true", "slurm", "add", name)
+    for name in site.environment:
+        if not _VARIABLE.match(name):
+            yield fault(f"{shown(name)} is no name of a variable", "environment", name)
+    for i, folder in enumerate(site.path):
+        if not folder.startswith("/") or ":" in folder:
+            yield fault(f"{shown(folder)} is no absolute folder", "path", i)
+    yield from _places(site, fault)
+    if site.inherit and (site.scheduler, site.runtime.kind) != ("local", "host"):
+        yield fault("only a local site on the host inherits variables", "inherit")
+    if site.runtime.kind == "host" and site.runtime.images:
+        yield fault("a site on the host has no images", "runtime", "images")
+
+
+def _profile(name: str, profile: Profile) -> Iterator[tuple[str, str]]:
+    if not _PROFILE_NAME.match(name):
+        yield f"{shown(name)} is no name of a profile", ""
+    if not _GPU_TYPE.match(profile.gpu_type):
+        yield f"{shown(profile.gpu_type)} is no GPU type", "gpu_type"
+    for key in ("gpus_per_node", "max_nodes"):
+        if getattr(profile, key) < 0:
+            yield "a count is not negative", key
+    for key in ("cpus_per_node", "processes_per_node"):
+        if getattr(profile, key) < 1:
+            yield "a count is at least 1", key
+    for key in ("memory", "memory_per_gpu"):
+        value = getattr(profile, key)
+        if value and not _SIZE.match(value):
+            yield f"{shown(value)} is no memory size of Slurm such as `1800G`", key
+    if profile.max_time:
+        try:
+            parse_duration(profile.max_time)
+        except ValueError as error:
+            yield str(error), "max_time"
+
+
+def _places(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
+    for key in ("runs", "scratch", "model_cache", "secrets"):
+        value = getattr(site.folders, key)
+        homely = key != "scratch" and value.startswith("~/")
+        if value and not value.startswith("/") and not homely:
+            yield fault(f"{shown(value)} is not absolute", "folders", key)
+    for i, bind in enumerate(site.runtime.binds):
+        if not bind.startswith("/"):
+            yield fault(f"{shown(bind)} is not absolute", "runtime", "binds", i)
+    if not site.runtime.apptainer.startswith("/"):
+        yield fault(f"{shown(site.runtime.apptainer)} is not absolute", "runtime", "apptainer")
+    for name, image in site.runtime.images.items():
+        if not image.startswith("/"):
+            yield fault(f"{shown(image)} is not absolute", "runtime", "images", name)

@@ -1,0 +1,102 @@
+"""Finding and reading site files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tuneplane.cache import cache_get, cache_key, cache_put
+from tuneplane.documents.shape import checked, construct
+from tuneplane.documents.text import read_text
+from tuneplane.errors import SiteError, TuneplaneError, nearest, shown
+from tuneplane.resources import bundled
+from tuneplane.sites.model import Site
+
+
+@dataclass(frozen=True)
+class NamedSite:
+    """A site with its name, the file that describes it and that file's sha256."""
+
+    name: str
+    file: Path
+    digest: str
+    site: Site
+
+
+def site_folders() -> list[Path]:
+    """Where site files lie, the first with a name wins: the admin's, the user's, the bundled examples."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [Path("/etc/tuneplane/sites"), Path(config, "tuneplane", "sites"), bundled("site-configs")]
+
+
+def site_files() -> dict[str, Path]:
+    """Name → file of every site that can be named."""
+    found: dict[str, Path] = {}
+    for folder in site_folders():
+        for file in sorted(folder.glob("*.yaml")):
+            found.setdefault(file.stem, file)
+    return dict(sorted(found.items()))
+
+
+def load_site(name: str | None) -> NamedSite:
+    """The site of that name or file; without a name the only one of the admin's folder, else `local`.
+
+    Raises SiteError with every fault of the file.
+    """
+    file = _file(name) if name else _default_file()
+    try:
+        text = read_text(file, str(file))
+        return NamedSite(file.stem, file, _sha256(text), _read(text, file))
+    except SiteError:
+        raise
+    except TuneplaneError as error:
+        raise SiteError(*error.problems) from None
+
+
+def _file(name: str) -> Path:
+    if "/" in name or name.endswith(".yaml"):
+        return Path(name).absolute()
+    files = site_files()
+    if name in files:
+        return files[name]
+    close = nearest(name, files)
+    raise SiteError.of(
+        f"there is no site {shown(name)}" + (f", did you mean `{close}`?" if close else ""),
+        expected="one of " + ", ".join(files) + ", or the path of a site file",
+        hint="tp site ls",
+    )
+
+
+def _default_file() -> Path:
+    admins = sorted(site_folders()[0].glob("*.yaml"))
+    if len(admins) > 1:
+        names = ", ".join(file.stem for file in admins)
+        raise SiteError.of(
+            "this machine has several sites", str(site_folders()[0]), names, "tp --site NAME …"
+        )
+    return admins[0] if admins else bundled("site-configs") / "local.yaml"
+
+
+def _read(text: str, file: Path) -> Site:
+    key = cache_key("site", str(file), text)
+    stored = cache_get(key)
+    if stored:
+        return construct(Site, json.loads(stored))  # type: ignore[no-any-return]
+    from tuneplane.documents.yaml import parse
+    from tuneplane.sites.check import problems
+
+    tree = parse(text, str(file))
+    site = checked(Site, tree)
+    faults = list(problems(site, tree))
+    if faults:
+        raise SiteError(*faults)
+    cache_put(key, json.dumps(asdict(site)).encode())
+    return site
+
+
+def _sha256(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,117 @@
+"""The shape of a site file."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Literal
+
+from tuneplane.catalog.manifest import Text
+from tuneplane.documents.shape import document
+
+GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
+
+
+@document
+class Option:
+    """An sbatch option a user may set: the value when the user sets none, and the values allowed (all when empty)."""
+
+    default: str = ""
+    allowed: list[str] = field(default_factory=list)
+
+
+@document
+class Slurm:
+    """What this Slurm expects of a script.
+
+    options: what a user may set under `resources`; omit: directives of ours that this site does not take;
+    add: directives it wants in every script, `true` for a flag; max_script_size: bytes, as slurm.conf has it.
+    """
+
+    gpu_request: GpuRequest = "gres"
+    options: dict[str, Option] = field(default_factory=dict)
+    omit: list[str] = field(default_factory=list)
+    add: dict[str, Any] = field(default_factory=dict)
+    job_name: str = "{experiment}"
+    max_script_size: int = 4 << 20
+
+
+@document
+class Profile:
+    """A kind of node.
+
+    cpus_per_node: CPUs asked for on a whole node; memory: `0` for all of a node or a Slurm size for a whole one;
+    memory_per_gpu: for a part of a node; processes_per_node: processes on a node without GPUs; exclusive: when
+    nodes are taken for this job alone; max_time: the longest run; max_nodes: 0 for no limit.
+    """
+
+    gpus_per_node: int = 0
+    gpu_type: str = ""
+    cpus_per_node: int
+    memory: str = "0"
+    memory_per_gpu: str = ""
+    processes_per_node: int = 1
+    constraint: str = ""
+    partition: str = ""
+    max_time: str = ""
+    max_nodes: int = 0
+    exclusive: Literal["whole-nodes", "always", "never"] = "whole-nodes"
+
+
+@document
+class Runtime:
+    """How an image is started. binds: host folders every container sees, read-only with a trailing `:ro`."""
+
+    kind: Literal["host", "apptainer"]
+    apptainer: str = "/usr/bin/apptainer"
+    gpu: Literal["nvidia", "amd", "none"] = "nvidia"
+    binds: list[str] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+
+
+@document
+class Network:
+    """interface: the one nodes reach each other on; online: whether nodes reach the Hub."""
+
+    interface: str = ""
+    online: bool = False
+
+
+@document
+class Folders:
+    """runs, model_cache, secrets: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
+
+    runs: str
+    scratch: str = "/tmp"
+    model_cache: str = ""
+    secrets: str = "~/.config/tuneplane/secrets.env"
+
+
+@document
+class Freeze:
+    """Limits of a frozen snapshot."""
+
+    max_bytes: int = 64 << 20
+    max_files: int = 2000
+
+
+@document
+class Site:
+    """A site file. inherit: variables a host job takes over from the submitter, on the local scheduler only."""
+
+    schema: Literal[1]
+    title: Text
+    scheduler: Literal["slurm", "local"]
+    runtime: Runtime
+    folders: Folders
+    profiles: dict[str, Profile]
+    default_profile: str
+    default_time: str
+    slurm: Slurm = field(default_factory=Slurm)
+    network: Network = field(default_factory=Network)
+    path: list[str] = field(default_factory=lambda: ["/usr/local/bin", "/usr/bin", "/bin"])
+    setup: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    inherit: list[str] = field(default_factory=list)
+    recipes: list[str] = field(default_factory=list)
+    freeze: Freeze = field(default_factory=Freeze)
+    private_runs: bool = False
