@@ -8,13 +8,15 @@ from pathlib import Path
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.text import read_text
-from tuneplane.errors import ImageError, InputError, Problem
+from tuneplane.errors import ImageError, InputError
 from tuneplane.experiment.config import CONFIG_FILE, Config, read_config
+from tuneplane.experiment.freeze import Limits, freeze
 from tuneplane.experiment.locate import Experiment, find_experiment
 from tuneplane.experiment.locations import locate
 from tuneplane.experiment.lock import LOCK_FILE, admit, read_lock
-from tuneplane.experiment.snapshot import Limits, Snapshot, freeze
+from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.plan.build import Inputs, Request, make_plan
+from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Located, Plan
 from tuneplane.runs.helper import helper
 from tuneplane.runtimes.image import find_image
@@ -40,19 +42,23 @@ class Prepared:
     @property
     def warnings(self) -> list[str]:
         """What `submit` refuses and a compiled script ends on."""
-        return [sentence for _, sentence in self.plan.refusals]
+        return [refusal.sentence for refusal in self.plan.refusals]
 
     def insist(self) -> None:
-        """Refuse what only a compile may leave open. Raises InputError or ImageError; InputError for the secrets."""
-        problems = [(code, Problem(sentence)) for code, sentence in self.plan.refusals]
-        if problems:
-            kind = InputError if any(code == InputError.exit_code for code, _ in problems) else ImageError
-            raise kind(*(problem for _, problem in problems))
+        """Refuse what only a compile may leave open. Raises InputError or ImageError with all of it."""
+        faults = Faults()
+        for refusal in self.plan.refusals:
+            kind = InputError if refusal.code == InputError.exit_code else ImageError
+            faults.add(kind, refusal.what, refusal.where, hint=refusal.remedy)
         if self.plan.secrets:
             from tuneplane.experiment.secrets import check_file
 
             file = Path(os.path.expanduser(self.named_site.site.folders.secrets))
-            check_file(file, self.plan.secrets, where=self.config.secrets[0].where)
+            try:
+                check_file(file, self.plan.secrets, where=self.config.secrets[0].where)
+            except InputError as error:
+                faults.take(error)
+        faults.check()
 
 
 def prepare(word: str, site_name: str | None, request: Request, language: str = "en") -> Prepared:

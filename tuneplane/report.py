@@ -12,7 +12,7 @@ Rides into the container: standard library only, Python 3.8 and newer. Each line
     {"t": 1760000000.0, "step": 100, "metrics": {"name": 0.5}}   from `log`
 
 `t` is in Unix seconds. A float that is not finite is kept as "NaN", "Infinity" or "-Infinity".
-Only rank 0 writes (`RANK` unset or "0"). Outside a job of tuneplane, without
+Only rank 0 writes: `RANK`, or where that is not set `TUNEPLANE_NODE_RANK`, is unset or "0". Outside a job of tuneplane, without
 `TUNEPLANE_RUN_DIR`, every call does nothing. No call ever raises into the training: the first
 thing that goes wrong is noted on stderr, once.
 """
@@ -77,7 +77,8 @@ def finish() -> None:
 
 
 def _active() -> bool:
-    return bool(os.environ.get("TUNEPLANE_RUN_DIR")) and os.environ.get("RANK", "0") in ("", "0")
+    rank = os.environ.get("RANK") or os.environ.get("TUNEPLANE_NODE_RANK") or "0"
+    return bool(os.environ.get("TUNEPLANE_RUN_DIR")) and rank == "0"
 
 
 def _attempt() -> int:

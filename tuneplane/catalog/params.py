@@ -10,7 +10,7 @@ from typing import Any
 
 from tuneplane.catalog.manifest import Parameter
 from tuneplane.documents.tree import Node, Scalar, Sequence
-from tuneplane.durations import FORMS, parse_duration
+from tuneplane.durations import FORMS, parse_duration, spoken
 from tuneplane.errors import nearest, shown
 
 _INT = re.compile(r"[-+]?[0-9]+\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -66,7 +66,7 @@ def interval(text: str) -> Interval:
 def expectation(parameter: Parameter) -> str:
     """What the parameter takes, in a few words."""
     if parameter.type == "list":
-        return f"a list of {_expectation(parameter, parameter.items)} values"
+        return f"a list, each item {_expectation(parameter, parameter.items)}"
     return _expectation(parameter, parameter.type)
 
 
@@ -176,8 +176,13 @@ def _finite(text: str, expected: str) -> float:
     return number
 
 
+def as_set(parameter: Parameter, value: Any) -> str:
+    """The value as a user writes it: read again by `read_text` it is the same value."""
+    return spoken(value) if parameter.type == "duration" else written(value)
+
+
 def written(value: Any) -> str:
-    """The value as a word of a command: read again by the same type it is the same value."""
+    """The value as a word of the method's command; a duration is a number of seconds there."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):

@@ -10,8 +10,9 @@ from tuneplane.cli.options import experiment_argument, json_option, request_opti
 from tuneplane.errors import UsageError, nearest, shown
 
 if TYPE_CHECKING:
+    from tuneplane.experiment.config import Written
     from tuneplane.plan.build import Request
-    from tuneplane.plan.model import Plan
+    from tuneplane.prepare import Prepared
 
 
 @click.command()
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 def explain(site: str | None, experiment: str, key: str | None, request: Request, as_json: bool) -> None:
     """Show for each key, or for KEY alone, its value, which source set it, and what lost.
 
-    Keys are parameters, `env.NAME` and the script's directives as `slurm.NAME`.
+    Keys are parameters, `model` and `data.NAME`, `resources.NAME`, `env.NAME`, and the script's directives as
+    `slurm.NAME`.
     """
     from tuneplane.cli.output import emit_json, emit_table
     from tuneplane.prepare import prepare
 
-    rows = _rows(prepare(experiment, site, request).plan)
+    rows = _rows(prepare(experiment, site, request))
     if key is not None:
         known = [row["key"] for row in rows]
         close = nearest(key, known)
@@ -46,29 +48,38 @@ def explain(site: str | None, experiment: str, key: str | None, request: Request
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     source = row["source"] + (f" ({row['where']})" if row["where"] and row["where"] != row["source"] else "")
     lost = "; ".join(f"{item['value']} by {item['source']}" for item in row["lost"])
-    return row["key"], row["value"] or "-", source, lost
+    return row["key"], "-" if row["value"] in (None, "") else row["value"], source, lost
 
 
-def _rows(plan: Plan) -> list[dict[str, Any]]:
-    from tuneplane.catalog.params import written
+def _rows(prepared: Prepared) -> list[dict[str, Any]]:
+    from tuneplane.catalog.params import as_set
     from tuneplane.plan.environment import ELSEWHERE
 
-    def row(key: str, value: str, source: str, where: str = "", lost: Any = ()) -> dict[str, Any]:
-        losers = [{"source": s, "value": v, "where": w} for s, v, w in lost]
+    plan, config, site = prepared.plan, prepared.config, prepared.named_site.site
+
+    def row(key: str, value: str | None, source: str, where: str = "", lost: Any = ()) -> dict[str, Any]:
+        losers = [loser(*item) for item in lost]
         return {"key": key, "value": value, "source": source, "where": where, "lost": losers}
+
+    def loser(source: str, value: str, where: str = "") -> dict[str, str]:
+        return {"source": source, "value": value, "where": where}
+
+    def given(key: str, item: Written, value: str) -> dict[str, Any]:
+        return row(key, value, item.source, item.where, item.lost)
 
     rows = []
     for s in plan.settings:
-        rows.append(row(s.key, "" if s.value is None else written(s.value), s.source, s.where, s.lost))
-    for item in plan.located:
-        rows.append(
-            row(
-                item.key,
-                item.path or "unknown",
-                "command line" if item.where.startswith("command") else "config.yaml",
-                item.where,
-            )
-        )
+        text = None if s.value is None else as_set(prepared.recipe.parameters[s.key], s.value)
+        rows.append(row(s.key, text, s.source, s.where, s.lost))
+    named = {"model": config.model, **{f"data.{key}": data for key, data in config.data.items()}}
+    for place in plan.located:
+        if item := named[place.key]:
+            rows.append(given(place.key, item, place.path or "unknown"))
+    resources = {key: given(f"resources.{key}", item, item.text) for key, item in config.resources.items()}
+    for key, default in (("profile", site.default_profile), ("time", site.default_time)):
+        below = row(f"resources.{key}", default, "site")
+        resources.setdefault(key, below)["lost"] += [] if resources[key] is below else [loser("site", default)]
+    rows += [resources[key] for key in sorted(resources)]
     for v in plan.environment:
         rows.append(row(f"env.{v.name}", str(v.value), v.source, v.where, v.lost))
     for name, meaning in ELSEWHERE.items():
@@ -76,5 +87,5 @@ def _rows(plan: Plan) -> list[dict[str, Any]]:
     for name in plan.secrets:
         rows.append(row(f"env.{name}", "(secret)", "secrets file"))
     for d in plan.directives:
-        rows.append(row(f"slurm.{d.name}", "" if d.value is None else d.value, d.source))
+        rows.append(row(f"slurm.{d.name}", d.value, d.source))
     return rows

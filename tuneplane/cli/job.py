@@ -41,7 +41,7 @@ def status_of(site: Site, run: Run) -> Status:
     from tuneplane.runs.status import judge
     from tuneplane.schedulers import scheduler
 
-    return judge(run, scheduler(site).states([run])[run.id])
+    return judge(run, scheduler(site).jobs([run], site)[run.id])
 
 
 def wait_for(site: Site, run: Run) -> None:
@@ -103,8 +103,8 @@ def ls(site_name: str | None, as_json: bool) -> None:
 
     site = load_site(site_name).site
     runs = sorted(all_runs(site), key=lambda run: (-run.record["created"], run.id))
-    states = scheduler(site).states(runs) if runs else {}
-    rows = [_facts(run, judge(run, states[run.id])) for run in runs]
+    jobs = scheduler(site).jobs(runs, site) if runs else {}
+    rows = [_facts(run, judge(run, jobs[run.id])) for run in runs]
     if as_json:
         emit_json(rows)
         return
@@ -155,7 +155,10 @@ def logs(
     node: int | None,
     attempt: int | None,
 ) -> None:
-    """Print a run's logs: the script's own first, then each node's; with several nodes, lines carry their rank."""
+    """Print a run's logs.
+
+    The script's own comes first, then each node's; with several nodes, lines carry their rank.
+    """
     from tuneplane.errors import InputError
     from tuneplane.runs.folder import read_run
     from tuneplane.runs.logs import follow as following
@@ -211,5 +214,5 @@ def cancel(site_name: str | None, run_word: str) -> None:
     found = status_of(site, run)
     if found.state not in ("queued", "running"):
         raise InputError.of(f"{shown(run.id)} has ended: {_sentence(found)}")
-    scheduler(site).cancel(run)
+    scheduler(site).cancel(run, site)
     click.echo(f"asked {run.id} to end")

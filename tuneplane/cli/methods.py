@@ -84,7 +84,7 @@ def _list(catalog: Catalog, data: str | None, lang: str, as_json: bool) -> None:
 
 
 def _show(recipe: Recipe, versions: Mapping[str, str], lang: str, as_json: bool) -> None:
-    from tuneplane.catalog.params import default_value, expectation, written
+    from tuneplane.catalog.params import as_set, default_value, expectation
     from tuneplane.cli.output import emit_json, emit_table
 
     if as_json:
@@ -118,7 +118,7 @@ def _show(recipe: Recipe, versions: Mapping[str, str], lang: str, as_json: bool)
             rows.append(
                 (
                     name,
-                    "-" if default is None else written(default),
+                    "-" if default is None else as_set(p, default),
                     expectation(p).replace("`", ""),
                     p.path,
                     p.doc.read(lang),

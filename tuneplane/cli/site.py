@@ -55,7 +55,10 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 @lang_option
 @click.pass_obj
 def show(chosen: str | None, name: str | None, as_json: bool, lang: str | None) -> None:
-    """Show what a site offers: profiles, images, folders, and what a user may set."""
+    """Show what a site offers.
+
+    Its profiles, images and folders, and what a user may set; without NAME the site in force.
+    """
     import dataclasses
 
     from tuneplane.cli.output import emit_json, emit_table, language

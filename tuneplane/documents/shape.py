@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tuneplane.cache import cache_get, cache_key, cache_put
-from tuneplane.documents.tree import Mapping, Node, at, plain
+from tuneplane.documents.tree import Mapping, Node, Scalar, Sequence, at, find, plain
 from tuneplane.errors import InputError, Problem, nearest, shown
 
 if TYPE_CHECKING:
@@ -54,30 +54,28 @@ def checked(cls: type[T], tree: Mapping) -> T:
 
 def construct(cls: Any, data: Any) -> Any:
     """Data that has been checked before, as `cls`: dataclasses, lists, mappings and unions of these."""
+    members = _members(cls)
+    if len(members) > 1 or data is None:
+        cls = next((member for member in members if _takes(member, data)), Any)
+    else:
+        cls = members[0]
     origin, arguments = typing.get_origin(cls), typing.get_args(cls)
-    if origin in (typing.Union, types.UnionType):
-        return _construct_union(arguments, data)
     if _is_document(cls):
         hints = _hints(cls)
         return cls(**{name: construct(hints[name], value) for name, value in data.items()})
     if origin is list:
         return [construct(arguments[0], item) for item in data]
-    if origin is tuple:
-        return tuple(construct(arguments[0], item) for item in data)
     if origin is dict:
         return {key: construct(arguments[1], value) for key, value in data.items()}
     return float(data) if cls is float else data
 
 
-def _construct_union(arguments: tuple[Any, ...], data: Any) -> Any:
-    if data is None:
-        return None
-    for candidate in arguments:
-        if _is_document(candidate) and isinstance(data, dict):
-            return construct(candidate, data)
-        if typing.get_origin(candidate) is list and isinstance(data, list):
-            return construct(candidate, data)
-    return data
+def _takes(member: Any, data: Any) -> bool:
+    """Whether `data` has the outer form of a member of a union."""
+    if _is_document(member):
+        return isinstance(data, dict)
+    kind = typing.get_origin(member) or member
+    return kind in (dict, list, str, bool, int, float) and type(data) is kind
 
 
 def _is_document(cls: Any) -> bool:
@@ -111,37 +109,62 @@ def _faults(cls: Any, tree: Mapping, data: Any) -> list[Problem]:
 
 def _problem(cls: Any, tree: Node, item: Any) -> Problem:
     """pydantic's account of one fault in our words."""
-    path = tuple(step for step in item["loc"] if not _is_union_label(step))
+    path, _ = _walk(cls, item["loc"])
     mark, key = at(tree, path)
-    kind, value = item["type"], item["input"]
+    kind = item["type"]
     if kind == "unexpected_keyword_argument":
-        known = _fields_at(cls, path[:-1])
+        known = _fields(_walk(cls, item["loc"][:-1])[1])
         close = nearest(str(path[-1]), known)
         expected = f"`{close}`?" if close else f"one of {', '.join(sorted(known))}"
         return Problem(f"unknown key {shown(path[-1])}", mark.at(key), expected)
     if kind in ("missing", "missing_argument"):
         return Problem(f"the key {shown(path[-1])} is missing", mark.at(key))
-    if kind == "string_type" and isinstance(value, (bool, int, float)):
-        return Problem(f"{shown(value)} is not text", mark.at(key), "text", "put it in quotes")
     if kind == "value_error":
         return Problem(str(item["ctx"]["error"]), mark.at(key))
-    what = shown(value) if isinstance(value, (str, int, float, bool)) else f"a {type(value).__name__}"
-    return Problem(f"{what} does not fit", mark.at(key), item["msg"][0].lower() + item["msg"][1:])
+    found = find(tree, path)
+    if kind == "string_type" and isinstance(found, Scalar) and found.value is not None:
+        return Problem(f"{shown(found.text)} is not text", mark.at(key), "text", "put it in quotes")
+    return Problem(f"{_named(found)} does not fit", mark.at(key), item["msg"][0].lower() + item["msg"][1:])
 
 
-def _is_union_label(step: str | int) -> bool:
-    """pydantic puts the tried member of a union into the path: `Text`, `str`, `list[str]`."""
-    return isinstance(step, str) and (
-        step in {"str", "int", "float", "bool"} or step[:1].isupper() or "[" in step
-    )
+def _named(node: Node | None) -> str:
+    if isinstance(node, Scalar):
+        return shown(node.text) if node.value is not None else "an empty value"
+    return "a list" if isinstance(node, Sequence) else "a mapping"
 
 
-def _fields_at(cls: Any, path: tuple[str | int, ...]) -> list[str]:
-    """Names of the fields of the dataclass that stands at `path` below `cls`."""
-    for step in path:
+def _walk(cls: Any, steps: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], Any]:
+    """The keys among `steps`, and the type that stands there below `cls`.
+
+    Between the keys pydantic names the member of a union that it tried: `Text`, `str`, `list[str]`.
+    """
+    path: list[str | int] = []
+    for step in steps:
+        members = _members(cls)
+        if len(members) > 1:
+            cls = next((m for m in members if _label(m) == str(step).partition("[")[0]), Any)
+            continue
+        path.append(step)
+        cls = members[0]
         if _is_document(cls):
-            cls = _hints(cls)[str(step)]
-        elif typing.get_origin(cls) in (dict, list):
-            cls = typing.get_args(cls)[-1]
-        cls = next((c for c in typing.get_args(cls) if _is_document(c)), cls)
-    return [field.name for field in dataclasses.fields(cls)] if _is_document(cls) else []
+            cls = _hints(cls).get(str(step), Any)
+        else:
+            cls = typing.get_args(cls)[-1] if typing.get_origin(cls) in (dict, list, tuple) else Any
+    return tuple(path), cls
+
+
+def _members(cls: Any) -> list[Any]:
+    """The members of a union less None; any other type alone."""
+    if typing.get_origin(cls) not in (typing.Union, types.UnionType):
+        return [cls]
+    return [member for member in typing.get_args(cls) if member is not types.NoneType]
+
+
+def _label(member: Any) -> str:
+    return str(getattr(typing.get_origin(member) or member, "__name__", ""))
+
+
+def _fields(cls: Any) -> list[str]:
+    """Names of the fields of a dataclass, or of the only one in a union."""
+    found = next((member for member in _members(cls) if _is_document(member)), None)
+    return [field.name for field in dataclasses.fields(found)] if found else []

@@ -76,6 +76,18 @@ def at(node: Node, path: tuple[str | int, ...]) -> tuple[Mark, str]:
     return mark, ".".join(str(step) for step in path)
 
 
+def find(node: Node, path: tuple[str | int, ...]) -> Node | None:
+    """The value at `path`, or None when there is none."""
+    for step in path:
+        if isinstance(node, Mapping) and str(step) in node.entries:
+            node = node.entries[str(step)]
+        elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+            node = node.items[step]
+        else:
+            return None
+    return node
+
+
 def flatten(mapping: Mapping, prefix: str = "") -> Iterator[tuple[str, Node, Mark]]:
     """Leaves of nested and dotted mappings under their dotted keys."""
     for key, value in mapping.entries.items():

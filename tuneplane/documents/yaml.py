@@ -18,6 +18,8 @@ from tuneplane.documents.tree import Mapping, Mark, Node, Scalar, Sequence
 from tuneplane.errors import InputError, Problem, shown
 
 MAX_NODES = 100_000
+MAX_DEPTH = 100
+MAX_DIGITS = 400
 
 _TAG = "tag:yaml.org,2002:"
 _CORE = {
@@ -45,16 +47,12 @@ for _name, (_pattern, _first) in _CORE.items():
     _CoreLoader.add_implicit_resolver(_TAG + _name, _pattern, _first)
 
 
-def core_scalar(text: str) -> bool | int | float | str | None:
-    """What plain `text` means in the core schema."""
-    for name, (pattern, _) in _CORE.items():
-        if pattern.match(text):
-            return _value(_TAG + name, text)
-    return text
-
-
 def _value(tag: str, text: str) -> bool | int | float | str | None:
     kind = tag.removeprefix(_TAG)
+    if kind in _CORE and not _CORE[kind][0].match(text):
+        raise ValueError(f"{shown(text)} is not what its tag says")
+    if kind in ("int", "float") and len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(text)} characters, more than {MAX_DIGITS}")
     if kind == "null":
         return None
     if kind == "bool":
@@ -70,15 +68,14 @@ def _value(tag: str, text: str) -> bool | int | float | str | None:
 
 def parse(text: str, name: str) -> Mapping:
     """The document's top mapping; `name` is what messages call the file. Raises InputError."""
-    loader = _CoreLoader(text)
     try:
-        root = loader.get_single_node()
+        root = _root(text)
+    except UnicodeEncodeError:
+        raise InputError.of("the text is not Unicode", name) from None
     except yaml.YAMLError as error:
-        raise InputError(_yaml_problem(error, name)) from None
+        raise InputError(_yaml_problem(error, name, text)) from None
     except (ValueError, RecursionError) as error:
         raise InputError.of(f"the YAML cannot be read: {error}", name) from None
-    finally:
-        loader.dispose()
     if root is None:
         return Mapping({}, {}, Mark(name))
     if not isinstance(root, yaml.MappingNode):
@@ -90,21 +87,35 @@ def parse(text: str, name: str) -> Mapping:
     return node
 
 
+def _root(text: str) -> yaml.Node | None:
+    loader = _CoreLoader(text)
+    try:
+        return loader.get_single_node()  # type: ignore[no-any-return]
+    finally:
+        loader.dispose()
+
+
 def load(path: Path, name: str | None = None, limit: int = MAX_BYTES) -> Mapping:
     """`parse` of a file."""
     name = name or str(path)
     return parse(read_text(path, name, limit), name)
 
 
-def _yaml_problem(error: yaml.YAMLError, name: str) -> Problem:
+def _yaml_problem(error: yaml.YAMLError, name: str, text: str) -> Problem:
+    """What the parser found, where. libyaml names neither a tab nor the line of a control character."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        what = str(error.problem)
-        where = f"{name}:{error.problem_mark.line + 1}"
-        if "'\\t'" in what:
+        mark = error.problem_mark
+        where = f"{name}:{mark.line + 1}"
+        line = (text.split("\n")[mark.line :] or [""])[0]
+        if "\t" in line[: mark.column + 1] and not line[: mark.column].strip():
             return Problem("a tab cannot indent or start a value in YAML", where, "spaces")
-        return Problem(f"not valid YAML: {what}", where)
-    reason = str(getattr(error, "reason", "")) or str(error).splitlines()[0]
-    return Problem(f"not valid YAML: {reason}", name)
+        return Problem(f"not valid YAML: {error.problem}", where)
+    control = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if control is not None:
+        line_number = text.count("\n", 0, control.start()) + 1
+        what = f"the file holds the control character {shown(control[0])}"
+        return Problem(what, f"{name}:{line_number}", "printable text; `\"\\xHH\"` in double quotes escapes one")
+    return Problem(f"not valid YAML: {str(error).splitlines()[0]}", name)
 
 
 class _Converter:
@@ -124,6 +135,8 @@ class _Converter:
             )
         if id(node) in self.open:
             raise InputError.of("an alias contains itself", mark.at(key))
+        if len(self.open) > MAX_DEPTH:
+            raise InputError.of("the values are nested too deeply", str(mark), f"at most {MAX_DEPTH} levels")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, mark, key)
         self.open.add(id(node))
@@ -143,9 +156,9 @@ class _Converter:
         if node.tag.removeprefix(_TAG) not in {*_CORE, "str"}:
             raise InputError.of(f"the tag {shown(node.tag)} is not supported", mark.at(key))
         try:
-            return Scalar(_value(node.tag, node.value), node.value, node.style is not None, mark)
-        except ValueError:
-            raise InputError.of(f"{shown(node.value)} is not what its tag says", mark.at(key)) from None
+            return Scalar(_value(node.tag, node.value), node.value, bool(node.style), mark)
+        except ValueError as error:
+            raise InputError.of(str(error), mark.at(key)) from None
 
     def mapping(self, node: yaml.MappingNode, mark: Mark, key: str) -> Mapping:
         entries: dict[str, Node] = {}

@@ -12,19 +12,26 @@ from tuneplane.documents.yaml import parse
 from tuneplane.errors import InputError, Problem, nearest, shown
 
 CONFIG_FILE = "config.yaml"
+COMMAND_LINE = "command line"
+"""What a mark says instead of a file."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A text, where it stands and under which key."""
+    """A text, where it stands and under which key; lost: (source, text, place) of what it stands in place of."""
 
     text: str
     mark: Mark
     key: str
+    lost: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def where(self) -> str:
         return self.mark.at(self.key)
+
+    @property
+    def source(self) -> str:
+        return COMMAND_LINE if self.mark.file == COMMAND_LINE else CONFIG_FILE
 
 
 @dataclass(frozen=True)
@@ -105,10 +112,10 @@ class _Reader:
                 self.fault(f"{shown(written.text)} is no name of a variable", written.mark, written.key)
         return config
 
-    def unknown(self, word: str, mark: Mark, key: str, known: Any) -> None:
+    def unknown(self, word: str, mark: Mark, key: str, known: Any, what: str = "key") -> None:
         close = nearest(word, known)
         expected = f"`{close}`?" if close else "one of " + ", ".join(known)
-        self.fault(f"unknown key {shown(word)}", mark, key, expected)
+        self.fault(f"unknown {what} {shown(word)}", mark, key, expected)
 
     def text(self, node: Node, mark: Mark, key: str) -> Written | None:
         if not isinstance(node, Scalar) or (node.value is None and not node.quoted):
@@ -117,7 +124,8 @@ class _Reader:
             )
             return None
         if not node.text or "\0" in node.text:
-            self.fault("the text is empty or holds a NUL character", mark, key, "text")
+            what = "holds a NUL character" if node.text else "is empty"
+            self.fault(f"the text {what}", node.mark, key, "text")
             return None
         return Written(node.text, node.mark, key)
 
@@ -178,7 +186,7 @@ class _Reader:
         words = self.words(node, mark, "tracking")
         for word in words:
             if word.text not in TRACKERS:
-                self.unknown(word.text, word.mark, word.key, TRACKERS)
+                self.unknown(word.text, word.mark, word.key, TRACKERS, "tracker")
         return words
 
 

@@ -24,7 +24,7 @@ def locate(key: str, item: Written, folder: Path, cache: str) -> Located:
     exists = os.path.exists(path)
     explicit = text.startswith(("/", "./", "../", "~"))
     if exists or explicit or text.endswith(_DATA_SUFFIXES) or not looks_like_hub_id(text):
-        missing = "" if exists else f"{key} does not exist: {path}"
+        missing = "" if exists else f"{key} does not exist: {shown(path, 400)}"
         return Located(key, text, path, exists, mount=path, where=item.where, missing=missing)
     return _from_hub(key, item, cache)
 
@@ -32,14 +32,12 @@ def locate(key: str, item: Written, folder: Path, cache: str) -> Located:
 def _from_hub(key: str, item: Written, cache: str) -> Located:
     hub = Path(cache, "hub")
     if not cache:
-        missing = f"{key} {item.text} is a Hub id, and the site names no model cache"
+        missing = f"{key} {shown(item.text)} is a Hub id, and the site names no model cache"
         return Located(key, item.text, None, False, where=item.where, missing=missing)
     found = resolve(item.text, kind="model" if key == "model" else "dataset", cache=hub)
     if isinstance(found, Missing):
-        missing = (
-            f"{key} {item.text} is not in the model cache ({found.reason}): {found.download_command(hub)}"
-        )
-        return Located(key, item.text, None, False, where=item.where, missing=missing)
+        missing, remedy = f"{key} {shown(item.text)} {found.reason}", found.download_command(hub)
+        return Located(key, item.text, None, False, where=item.where, missing=missing, remedy=remedy)
     path = str(found.path)
     repository = str(found.path.parents[1])
     return Located(key, item.text, path, True, commit=found.commit, mount=repository, where=item.where)

@@ -8,13 +8,15 @@ import tempfile
 from pathlib import Path
 
 from tuneplane.catalog.load import Catalog
-from tuneplane.catalog.params import default_value, expectation, written
+from tuneplane.catalog.manifest import Parameter
+from tuneplane.catalog.params import as_set, default_value, expectation, written
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import CONFIG_FILE
+from tuneplane.experiment.freeze import freeze
 from tuneplane.experiment.locate import Experiment, check_name
 from tuneplane.experiment.lock import LOCK_FILE, lock_text
-from tuneplane.experiment.snapshot import Snapshot, freeze
+from tuneplane.experiment.snapshot import Snapshot
 
 
 def scaffold(name: str, catalog: Catalog, method: str, framework_version: str | None, language: str) -> Path:
@@ -95,15 +97,15 @@ def _parameter_lines(recipe: Recipe, language: str) -> list[str]:
             group = parameter.group
             lines.append(f"  # -- {group}")
         default = default_value(parameter)
-        setting = f"# {name}:" + ("" if default is None else f" {_yaml(default)}")
+        setting = f"# {name}:" + ("" if default is None else f" {_yaml(parameter, default)}")
         lines.append(
             f"  {setting:<34} # {parameter.doc.read(language)}: {expectation(parameter).replace('`', '')}"
         )
     return lines
 
 
-def _yaml(value: object) -> str:
+def _yaml(parameter: Parameter, value: object) -> str:
     """A default as YAML text."""
     if isinstance(value, list):
         return "[" + ", ".join(written(item) for item in value) + "]"
-    return written(value)
+    return as_set(parameter, value)

@@ -72,6 +72,7 @@ class Follower:
             if channel.closed is not None or now - channel.heard > self._options.heartbeat_bound:
                 why = channel.closed or "it is silent"
                 self._obstacle = f"the head at {self._where()} does not answer: {why}"
+                self._look_at = now + LATER_LOOK_SECONDS
                 self._leave()
         else:
             if now - channel.sent >= beat_interval(self._options.heartbeat_bound):

@@ -89,9 +89,10 @@ class Head:
         """Leave when the run is over and everyone has hung up."""
         if self._farewell_until is None:
             self._conclude()
-        if self._farewell_until is not None and self.verdict is not None:
-            if not self._members or self._loop.now >= self._farewell_until:
-                self.final = self.verdict.code
+        if self._farewell_until is None or self.verdict is None:
+            return
+        if not self._members or self._loop.now >= self._farewell_until:
+            self.final = self.verdict.code
 
     def _conclude(self) -> None:
         """Decide whether the run is over, and say so."""

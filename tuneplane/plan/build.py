@@ -11,12 +11,12 @@ from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.tree import Mark
 from tuneplane.errors import ImageError, InputError, SiteError, TuneplaneError, shown
-from tuneplane.experiment.config import Config, Written
+from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Written
 from tuneplane.plan.directives import directives
 from tuneplane.plan.environment import layered, platform
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.limits import too_long
-from tuneplane.plan.model import Image, Located, Plan, Provenance, Ref, Setting, Topology, Value
+from tuneplane.plan.model import Image, Located, Plan, Provenance, Ref, Refusal, Setting, Topology, Value
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.sites.model import Site
@@ -37,10 +37,11 @@ class Request:
 
     def written(self, config: Config) -> Config:
         """`config` with the model, data, resources and words that the command line names in their place."""
-        mark = Mark("command line")
+        mark = Mark(COMMAND_LINE)
 
         def over(text: str | None, option: str, below: Written | None) -> Written | None:
-            return Written(text, mark, option) if text is not None else below
+            lost = ((CONFIG_FILE, below.text, below.where),) if below else ()
+            return Written(text, mark, option, lost) if text is not None else below
 
         data = dict(config.data)
         for key, text, option in (
@@ -125,7 +126,7 @@ def make_plan(inputs: Inputs) -> Plan:
         environment=tuple(variables),
         directives=tuple(lines) if site.scheduler == "slurm" else (),
         params=_params(inputs, settings),
-        secrets=tuple(sorted(secret.text for secret in config.secrets)),
+        secrets=tuple(sorted({secret.text for secret in config.secrets})),
         image=inputs.image,
         located=tuple(inputs.located.values()),
         refusals=tuple(refusals(inputs)),
@@ -139,15 +140,17 @@ def home_path(folder: str) -> Value | None:
     return Ref("home", folder[1:]) if folder.startswith("~/") else folder
 
 
-def refusals(inputs: Inputs) -> list[tuple[int, str]]:
-    """(exit code, sentence) for what is not there now: `submit` refuses, a compiled script ends in its checks."""
-    found: list[tuple[int, str]] = []
-    for item in inputs.located.values():
-        if item.missing:
-            found.append((InputError.exit_code, item.missing))
+def refusals(inputs: Inputs) -> list[Refusal]:
+    """What is not there now."""
+    found = [
+        Refusal(InputError.exit_code, item.missing, item.where, item.remedy)
+        for item in inputs.located.values()
+        if item.missing
+    ]
     image = inputs.image
     if image is not None and image.sha256 is None:
-        found.append((ImageError.exit_code, f"the image {shown(image.path, 400)} does not exist"))
+        what = f"the image {shown(image.path, 400)} does not exist"
+        found.append(Refusal(ImageError.exit_code, what, image.source))
     return found
 
 

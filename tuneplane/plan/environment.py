@@ -105,6 +105,9 @@ def layered(
     for source, mapping in (("site", site), ("recipe", recipe)):
         for name, value in mapping.items():
             stacked.setdefault(name, []).append(Variable(name, value, source))
+    for secret in config.secrets:
+        if owned(secret.text):
+            faults.add(InputError, f"{shown(secret.text)} belongs to the launcher", secret.where, "another name")
     for name, item in config.env.items():
         if _allowed(name, item, config, faults):
             stacked.setdefault(name, []).append(Variable(name, item.text, "config.yaml", item.where))

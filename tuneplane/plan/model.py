@@ -87,7 +87,8 @@ class Image:
 @dataclass(frozen=True)
 class Located:
     """A model or data set. path: absolute, None when a Hub id is not in the cache; mount: what a container must
-    see for it, the repository's folder for a Hub id whose files are links."""
+    see for it, the repository's folder for a Hub id whose files are links; missing and remedy: why it cannot be used,
+    and what to type."""
 
     key: str
     given: str
@@ -97,6 +98,21 @@ class Located:
     mount: str = ""
     where: str = ""
     missing: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a run could not start now: `submit` refuses with the code, a compiled script ends in its checks."""
+
+    code: int
+    what: str
+    where: str = ""
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.what}: {self.remedy}" if self.remedy else self.what
 
 
 @dataclass(frozen=True)
@@ -147,4 +163,4 @@ class Plan:
     secrets: tuple[str, ...] = ()
     image: Image | None = None
     located: tuple[Located, ...] = ()
-    refusals: tuple[tuple[int, str], ...] = ()
+    refusals: tuple[Refusal, ...] = ()

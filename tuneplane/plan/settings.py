@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuneplane.catalog.manifest import Parameter
-from tuneplane.catalog.params import BadValue, default_value, read_node, read_text, written
+from tuneplane.catalog.params import BadValue, as_set, default_value, read_node, read_text
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.catalog.rules import broken
 from tuneplane.errors import InputError, nearest, shown
-from tuneplane.experiment.config import Config
+from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config
 from tuneplane.experiment.secrets import looks_secret
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Setting, Topology
 
-COMMAND_LINE, CONFIG, DEFAULT = "command line", "config.yaml", "recipe default"
+DEFAULT = "recipe default"
 
 
 def settle(
@@ -42,13 +42,13 @@ def settle(
         candidates.reverse()
     for key, item in config.params.items():
         if name := names.parameter(key, item.where, "params"):
-            if any(source == CONFIG for source, _, _ in chosen[name]):
+            if any(source == CONFIG_FILE for source, _, _ in chosen[name]):
                 faults.add(
                     InputError, f"{shown(name)} is set twice, under its name and its alias", item.where
                 )
             _choose(
                 chosen[name],
-                CONFIG,
+                CONFIG_FILE,
                 item.where,
                 lambda p, n=item.node: read_node(p, n),
                 recipe.parameters[name],
@@ -80,7 +80,7 @@ def _setting(name: str, parameter: Parameter, candidates: list[tuple[str, Any, s
     if not candidates:
         return Setting(name, None, "not set")
     source, value, where = candidates[0]
-    lost = tuple((s, written(v), w) for s, v, w in candidates[1:])
+    lost = tuple((s, as_set(parameter, v), w) for s, v, w in candidates[1:])
     return Setting(name, value, source, where, lost)
 
 
@@ -100,6 +100,8 @@ class _Names:
             return name
         if key in self.paths:
             hint = f"the name `{self.paths[key]}`"
+        elif not self.recipe.parameters:
+            hint = f"none: {self.recipe.name} takes no parameters"
         else:
             known = [*self.recipe.parameters, *self.aliases]
             close = nearest(key, known)
@@ -157,5 +159,7 @@ def check_rules(
         used = [
             by_name[name] for name in sorted(names_in(rule.require) | names_in(rule.when)) if name in by_name
         ]
-        where = ", ".join(f"{s.where or s.key} = {written(s.value)}" for s in used if s.value is not None)
+        where = ", ".join(
+            f"{s.where or s.key} = {as_set(recipe.parameters[s.key], s.value)}" for s in used if s.value is not None
+        )
         faults.add(InputError, rule.message.read(language), where, f"{rule.require} on {made.profile}")

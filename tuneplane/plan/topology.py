@@ -44,12 +44,13 @@ def topology(site: Site, text: str, where: str = "") -> Topology:
 def _gpu_topology(name: str, profile: Profile, count: int, where: str) -> Topology:
     size = profile.gpus_per_node
     if count > size and count % size:
-        lower, upper = count // size * size, (count // size + 1) * size
+        most = profile.max_nodes or count
+        whole_nodes = [n for n in (count // size, count // size + 1) if n <= most] or [most]
         raise SiteError.of(
             f"{count} GPUs are no whole number of nodes",
             where,
             f"nodes of `{name}` have {size} GPUs: 1 to {size} on one node, or a multiple of {size}",
-            f"`{name}:{lower}` or `{name}:{upper}`",
+            " or ".join(f"`{name}:{n * size}`" for n in whole_nodes),
         )
     whole = count >= size
     nodes, gpus = (count // size, size) if whole else (1, count)

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,23 @@ from tuneplane.plan.model import Plan
 from tuneplane.sites.model import Site
 
 RUN_FILE, JOB_FILE, SCRIPT_FILE, CANCEL_FILE = "run.json", "job.json", "job.sbatch", "cancel.json"
+SUBMISSION_FILE = "submission.json"
 SCHEMA = 1
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. record: `run.json`; job: `job.json`, None until the scheduler has accepted it."""
+    """A run folder.
+
+    record: `run.json`; job: `job.json`, None until the scheduler has accepted it; submission: `submission.json`,
+    how handing it over went where that is not plain.
+    """
 
     folder: Path
     record: dict[str, Any]
-    job: dict[str, Any] | None
+    job: dict[str, Any] | None = None
+    submission: dict[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -77,7 +83,7 @@ def create(site: Site, plan: Plan, script: str, files: Snapshot, helper: Snapsho
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Run(folder, record, None)
+    return Run(folder, record)
 
 
 def _claim(root: Path, experiment: str, mode: int) -> Path:
@@ -120,8 +126,13 @@ def read_run(folder: Path) -> Run | None:
         or not isinstance(record.get("plan"), dict)
     ):
         return None
-    job = read_json(folder / JOB_FILE)
-    return Run(folder, record, job if isinstance(job, dict) else None)
+    job, submission = read_json(folder / JOB_FILE), read_json(folder / SUBMISSION_FILE)
+    return Run(
+        folder,
+        record,
+        job if isinstance(job, dict) else None,
+        submission if isinstance(submission, dict) else {},
+    )
 
 
 def run_ids(site: Site) -> list[str]:

@@ -11,9 +11,25 @@ from tuneplane.files import read_json
 from tuneplane.runs.folder import CANCEL_FILE, Run
 
 JobState = Literal["queued", "running", "ended", "unknown"]
-"""What a scheduler says of a job; `unknown` when it does not know it or cannot be asked."""
 
-RunState = Literal["new", "queued", "running", "completed", "failed", "cancelled", "timed-out", "unknown"]
+RunState = Literal[
+    "new", "uncertain", "queued", "running", "completed", "failed", "cancelled", "timed-out", "unknown"
+]
+
+_FINAL = ("completed", "failed", "cancelled", "timed-out")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a scheduler says of a run's job.
+
+    state: `unknown` when the scheduler does not know the job or cannot be asked; end: how it ended where the
+    scheduler tells it apart; note: the scheduler's own words.
+    """
+
+    state: JobState
+    end: Literal["", "cancelled", "timed-out", "failed"] = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,41 +46,40 @@ class Status:
 
     @property
     def final(self) -> bool:
-        return self.state in ("completed", "failed", "cancelled", "timed-out")
+        return self.state in _FINAL
 
 
-def judge(run: Run, job_state: JobState) -> Status:
-    """The run's status. A live job outranks any record; a job that nobody knows any more is never completed
-    unless its own record says so."""
+def judge(run: Run, job: Job) -> Status:
+    """The run's status.
+
+    A live job outranks any record, a record belongs to one attempt, and a job that nobody knows any more is never
+    completed unless its own record says so.
+    """
     attempts = run.attempts()
     attempt = int(attempts[-1].name) if attempts else 0
-    if job_state in ("queued", "running"):
-        return Status(
-            "running" if attempts or job_state == "running" else "queued",
-            attempt=attempt,
-            started=_started(attempts),
-        )
+    if job.state == "queued":
+        return Status("queued", why=job.note, attempt=attempt)
+    if job.state == "running":
+        return Status("running", why=job.note, attempt=attempt, started=_started(attempts))
     record = read_json(attempts[-1] / "exit.json") if attempts else None
     if isinstance(record, dict) and isinstance(record.get("code"), int):
-        return _ended(run, attempts[-1], record, attempt)
+        return _ended(run, attempts[-1], record, attempt, job)
+    started = _started(attempts)
+    if job.end:
+        why = job.note or f"the scheduler says that it {job.end}"
+        return Status(job.end, why=why, attempt=attempt, started=started)
     if run.job is None:
-        return Status("new", why="never handed to the scheduler")
+        if run.submission.get("state") == "uncertain":
+            return Status("uncertain", why=str(run.submission.get("why", "")))
+        return Status("new", why=str(run.submission.get("why", "") or "never handed to the scheduler"))
     if (run.folder / CANCEL_FILE).exists():
-        return Status(
-            "cancelled", why="cancelled before it started" if not attempts else "cancelled", attempt=attempt
-        )
-    if job_state == "ended":
-        return Status(
-            "failed",
-            why="the job ended without a record of its end: it was killed",
-            attempt=attempt,
-            started=_started(attempts),
-        )
-    return Status(
-        "unknown",
-        why="the scheduler does not know the job, and it left no record of its end",
-        attempt=attempt,
-    )
+        why = "cancelled" if attempts else "cancelled before it started"
+        return Status("cancelled", why=why, attempt=attempt, started=started)
+    if job.state == "ended":
+        why = "the job ended without a record of its end: it was killed"
+        return Status("failed", why=why, attempt=attempt, started=started)
+    why = job.note or "the scheduler does not know the job, and it left no record of its end"
+    return Status("unknown", why=why, attempt=attempt, started=started)
 
 
 def _started(attempts: list[Path]) -> int | None:
@@ -75,25 +90,18 @@ def _started(attempts: list[Path]) -> int | None:
         return None
 
 
-def _ended(run: Run, attempt: Path, record: dict[str, Any], number: int) -> Status:
+def _ended(run: Run, attempt: Path, record: dict[str, Any], number: int, job: Job) -> Status:
     code: int = record["code"]
     verdict = read_verdict(attempt)
     state: RunState = "completed" if code == 0 else "failed"
     why = _why(attempt, record, verdict)
-    if record.get("decided_by") == "time limit":
+    if code != 0 and (record.get("decided_by") == "time limit" or job.end == "timed-out"):
         state, why = "timed-out", "the time limit was reached"
-    elif code != 0 and (run.folder / CANCEL_FILE).exists():
+    elif code != 0 and ((run.folder / CANCEL_FILE).exists() or job.end == "cancelled"):
         state, why = "cancelled", "cancelled while it ran"
     node = verdict.get("node")
-    return Status(
-        state,
-        code,
-        why,
-        number,
-        record.get("started"),
-        record.get("ended"),
-        node if isinstance(node, int) else None,
-    )
+    started, ended = record.get("started"), record.get("ended")
+    return Status(state, code, why, number, started, ended, node if isinstance(node, int) else None)
 
 
 def _why(attempt: Path, record: dict[str, Any], verdict: dict[str, Any]) -> str:

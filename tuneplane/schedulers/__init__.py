@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from tuneplane.errors import SiteError
 from tuneplane.runs.folder import Run
-from tuneplane.runs.status import JobState
+from tuneplane.runs.status import Job
 from tuneplane.sites.model import Site
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a submission asks of the scheduler beside the script. after: the run that must complete first."""
+
+    after: Run | None = None
+    hold: bool = False
 
 
 class Scheduler(Protocol):
     """What `tp` asks of a scheduler."""
 
-    def submit(self, run: Run, site: Site) -> None:
-        """Hand the run over and write its `job.json`. Raises SchedulerError; then no job exists."""
+    def check(self, site: Site, script: str, wishes: Wishes) -> list[str]:
+        """Raises SiteError for what the scheduler would not take; returns what it says otherwise, as notes."""
 
-    def states(self, runs: list[Run]) -> dict[str, JobState]:
-        """Run id → state of its job, with one query for any number of runs."""
+    def submit(self, run: Run, site: Site, wishes: Wishes) -> None:
+        """Hand the run over and write its `job.json`. Raises SchedulerError; then no job is known to exist."""
 
-    def cancel(self, run: Run) -> None:
+    def jobs(self, runs: list[Run], site: Site) -> dict[str, Job]:
+        """Run id → its job, with one query for any number of runs."""
+
+    def cancel(self, run: Run, site: Site) -> None:
         """Ask the job to end. Raises SchedulerError."""
 
 
-_SCHEDULERS = {"local": "tuneplane.schedulers.local"}
+_SCHEDULERS = {"local": "tuneplane.schedulers.local", "slurm": "tuneplane.schedulers.slurm"}
 
 
 def scheduler(site: Site) -> Scheduler:
-    """The site's scheduler. Raises SiteError for one that this `tp` compiles for and cannot drive."""
-    if site.scheduler not in _SCHEDULERS:
-        raise SiteError.of(
-            f"this tp compiles scripts for {site.scheduler} and does not submit them",
-            hint="tp compile EXP > job.sbatch",
-        )
+    """The site's scheduler."""
     return cast(Scheduler, import_module(_SCHEDULERS[site.scheduler]))

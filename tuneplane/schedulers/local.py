@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import tuneplane
-from tuneplane.errors import SchedulerError
+from tuneplane.errors import SchedulerError, SiteError, shown
 from tuneplane.files import read_json, write_json
 from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run
-from tuneplane.runs.status import JobState
+from tuneplane.runs.status import Job
+from tuneplane.schedulers import Wishes
 from tuneplane.schedulers.environment import clean_environment
 from tuneplane.schedulers.local_job import PROCESS_FILE
 from tuneplane.schedulers.processes import alive
@@ -22,7 +23,15 @@ from tuneplane.sites.model import Site
 START_SECONDS = 60
 
 
-def submit(run: Run, site: Site) -> None:
+def check(site: Site, script: str, wishes: Wishes) -> list[str]:
+    """There is no queue here: nothing can come after another run, or be held."""
+    for option, wished in (("--after", wishes.after is not None), ("--hold", wishes.hold)):
+        if wished:
+            raise SiteError.of(f"this site has no queue for {shown(option)}", option, "a site with Slurm")
+    return []
+
+
+def submit(run: Run, site: Site, wishes: Wishes) -> None:
     """Start the job's keeper in a session of its own, so that it outlives this terminal."""
     command = [sys.executable, "-m", "tuneplane.schedulers.local_job", str(run.folder)]
     # the keeper finds this very package; what the job inherits is the site's word alone
@@ -50,16 +59,16 @@ def submit(run: Run, site: Site) -> None:
     )
 
 
-def states(runs: list[Run]) -> dict[str, JobState]:
+def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
     """Running while the keeper lives; what another host keeps cannot be told from here."""
-    found: dict[str, JobState] = {}
+    found = {}
     for run in runs:
         life = alive(run.job["keeper"]) if run.job else False
-        found[run.id] = "unknown" if life is None else "running" if life else "ended"
+        found[run.id] = Job("unknown" if life is None else "running" if life else "ended")
     return found
 
 
-def cancel(run: Run) -> None:
+def cancel(run: Run, site: Site) -> None:
     """Ask the job script to end; it hands the request on and leaves its record."""
     import signal
 

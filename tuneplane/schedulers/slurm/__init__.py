@@ -1,0 +1,8 @@
+"""Slurm, through its own commands and no other way in."""
+
+from tuneplane.schedulers.slurm.cancel import cancel
+from tuneplane.schedulers.slurm.limits import check
+from tuneplane.schedulers.slurm.query import jobs
+from tuneplane.schedulers.slurm.submit import submit
+
+__all__ = ["cancel", "check", "jobs", "submit"]

@@ -1,0 +1,164 @@
+"""What Slurm says of jobs: one squeue for all of a user's, then sacct for those squeue has forgotten."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tuneplane.runs.folder import Run, read_run
+from tuneplane.runs.status import Job
+from tuneplane.schedulers.slurm.commands import ask, cluster_option
+from tuneplane.sites.model import Site
+
+_SEPARATOR = "\x1f"
+
+QUEUED = frozenset("PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT".split())
+RUNNING = frozenset(
+    "RUNNING COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED EXPEDITING UPDATE_DB".split()
+)
+_ENDS: dict[str, Literal["", "cancelled", "timed-out", "failed"]] = {
+    "COMPLETED": "",
+    "FAILED": "",
+    "CANCELLED": "cancelled",
+    "TIMEOUT": "timed-out",
+    "DEADLINE": "timed-out",
+    "NODE_FAIL": "failed",
+    "PREEMPTED": "failed",
+    "BOOT_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "LAUNCH_FAILED": "failed",
+    "RECONFIG_FAIL": "failed",
+    "REVOKED": "failed",
+}
+"""Every base state and flag of Slurm 26.05 (src/common/slurm_protocol_defs.c); any other is `unknown`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job as Slurm shows it; only fields that cannot hold a separator, the working folder last."""
+
+    job: str
+    state: str
+    reason: str
+    folder: str
+
+
+class CannotAsk(Exception):
+    """Slurm did not answer; the text says why."""
+
+
+def queue(site: Site, cluster: str = "") -> list[Row]:
+    """All jobs of this user that the controller still knows. Raises CannotAsk."""
+    # fields are separated by a character that no name holds; the job's name is not asked for, it holds anything
+    form = _SEPARATOR.join(("%A", "%T", "%r", "%Z"))
+    answer = ask(
+        site,
+        [
+            "squeue",
+            "--noheader",
+            "--states=all",
+            f"--user={os.getuid()}",
+            f"--format={form}",
+            *cluster_option(cluster),
+        ],
+    )
+    if not answer.good:
+        raise CannotAsk(f"squeue: {answer.last_words}")
+    return list(_rows(answer.out))
+
+
+def accounted(site: Site, ids: Iterable[str], cluster: str = "") -> list[Row]:
+    """Those of `ids` that the accounting knows; none where there is no accounting. Raises CannotAsk."""
+    fields = "JobIDRaw,State,Reason,WorkDir"
+    answer = ask(
+        site,
+        [
+            "sacct",
+            "--noheader",
+            "--parsable2",
+            f"--delimiter={_SEPARATOR}",
+            "--allocations",
+            "--duplicates",
+            f"--user={os.getuid()}",
+            f"--jobs={','.join(ids)}",
+            f"--format={fields}",
+            *cluster_option(cluster),
+        ],
+    )
+    if answer.good:
+        return list(_rows(answer.out))
+    if "disabled" in answer.err or (answer.status is None and "cannot run" in answer.err):
+        return []
+    raise CannotAsk(f"sacct: {answer.last_words}")
+
+
+def _rows(text: str) -> Iterable[Row]:
+    for line in text.split("\n"):
+        parts = line.split(_SEPARATOR)
+        if len(parts) == 4 and parts[0].isdigit():
+            # `CANCELLED by 1000` names who; flags follow with a comma
+            yield Row(parts[0], parts[1].split(" ")[0].split(",")[0].rstrip("+"), parts[2], parts[3])
+
+
+def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
+    """Run id → its job. A job id is believed only when its working folder is the run's."""
+    found = {run.id: Job("unknown", note="it was never handed to Slurm") for run in runs}
+    for cluster, members in _by_cluster(runs).items():
+        try:
+            found |= _of_cluster(members, site, cluster)
+        except CannotAsk as error:
+            found |= {run.id: Job("unknown", note=str(error)) for run in members}
+    return found
+
+
+def _by_cluster(runs: list[Run]) -> dict[str, list[Run]]:
+    clusters: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.job is not None or run.submission.get("state") == "uncertain":
+            clusters[str((run.job or {}).get("cluster", ""))].append(run)
+    return clusters
+
+
+def _of_cluster(runs: list[Run], site: Site, cluster: str) -> dict[str, Job]:
+    from tuneplane.schedulers.slurm.submit import adopt
+
+    rows = queue(site, cluster)
+    by_folder = {row.folder: row for row in rows}
+    found: dict[str, Job] = {}
+    missing: list[Run] = []
+    for run in runs:
+        if run.job is None and str(run.folder) in by_folder:
+            adopt(run, by_folder[str(run.folder)].job, cluster)
+            run = read_run(run.folder) or run
+        row = _newest(rows, run)
+        if row is not None:
+            found[run.id] = _job(row)
+        elif run.job is not None:
+            missing.append(run)
+    known = accounted(site, [run.job["id"] for run in missing if run.job], cluster) if missing else []
+    for run in missing:
+        row = _newest(known, run)
+        found[run.id] = _job(row) if row else Job("unknown")
+    return found
+
+
+def _newest(rows: list[Row], run: Run) -> Row | None:
+    """The last row of the run's job; a requeued job has a row for each start in the accounting."""
+    if run.job is None:
+        return None
+    matching = [row for row in rows if row.job == run.job["id"] and row.folder == str(run.folder)]
+    return matching[-1] if matching else None
+
+
+def _job(row: Row) -> Job:
+    if row.state in QUEUED:
+        return Job("queued", note=f"waiting: {row.reason}" if row.reason not in ("", "None") else "")
+    if row.state in RUNNING:
+        return Job("running")
+    if row.state not in _ENDS:
+        return Job("unknown", note=f"Slurm says {row.state}")
+    end = _ENDS[row.state]
+    return Job("ended", end, f"Slurm says {row.state}" if end else "")
