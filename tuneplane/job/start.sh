@@ -141,16 +141,16 @@ await() {
 
 supervise() {
     check_place
+    running=1
+    phase started ", \"host\": \"$(json "$host")\""
     can_start "$1" || finish 127 '' could-not-start "the command \`$1\` could not start: not found, or not executable"
     set_environment
-    phase started ", \"host\": \"$(json "$host")\""
     [ -z "$told" ] || finish 143 '' stopped "told to stop by SIG$told; the command had not been started"
     session=$(command -v setsid)
     # `exec`, so that no builtin or function of this shell takes the place of the program.
     (exec ${session:+"$session"} "$@") </dev/null 3>&- &
     pid=$!
     target=${session:+-}$pid
-    running=1
     phase running
     [ -z "$told" ] || signal_command TERM
     await
@@ -188,6 +188,9 @@ for word in "$@"; do
     [ "$word" != -- ] || break
     option=$word
 done
+
+# Apptainer lets nobody hand in HOME, so it comes under another name.
+[ -z "${TUNEPLANE_HOME:-}" ] || export HOME="$TUNEPLANE_HOME"
 
 for candidate in ${python:+"$python"} python3 python; do
     if is_new_enough "$candidate"; then
