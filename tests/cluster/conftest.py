@@ -1,0 +1,68 @@
+"""Fixtures of the tests that need real hosts. `TUNEPLANE_CLUSTER_SUITE` chooses trixie (default), bookworm or sid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from cluster.harness import Cluster, ClusterSpec
+from cluster.harness.apptainer import ApptainerHost, apptainer_host
+from cluster.harness.images import in_host, python_sif, torch_sif
+from cluster.harness.requirements import give_up, missing
+
+
+@pytest.fixture(scope="session")
+def suite() -> str:
+    """The Debian suite of the hosts; a test that asks for it is skipped where no host can be made."""
+    lacking = missing()
+    if lacking:
+        give_up(lacking)
+    return os.environ.get("TUNEPLANE_CLUSTER_SUITE", "trixie")
+
+
+@pytest.fixture(scope="session")
+def apptainer_suite(suite: str) -> str:
+    """The same, where it has Apptainer."""
+    if suite == "bookworm":
+        pytest.skip("Debian's Apptainer does not run on bookworm")
+    return suite
+
+
+@pytest.fixture(scope="session")
+def cluster(suite: str) -> Iterator[Cluster]:
+    """One cluster of three nodes for all tests; whoever breaks a host of it mends it."""
+    with Cluster(ClusterSpec(suite=suite)) as running:
+        yield running
+
+
+@pytest.fixture
+def make_cluster(suite: str) -> Iterator[Callable[..., Cluster]]:
+    """Start clusters of one's own, `make_cluster(nodes=2, accounting=True)`; they end with the test."""
+    with ExitStack() as stack:
+
+        def make(**spec: Any) -> Cluster:
+            return stack.enter_context(Cluster(ClusterSpec(**{"suite": suite} | spec)))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def bare_host(apptainer_suite: str) -> Iterator[ApptainerHost]:
+    """One host with Apptainer and without a cluster."""
+    with apptainer_host(apptainer_suite) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def python_image(apptainer_suite: str) -> str:
+    """Where every host sees a small image with Python."""
+    return in_host(python_sif())
+
+
+@pytest.fixture(scope="session")
+def torch_image(apptainer_suite: str) -> str:
+    """Where every host sees an image with PyTorch, Ray and scikit-learn."""
+    return in_host(torch_sif())
