@@ -6,9 +6,12 @@ import hashlib
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tuneplane import __version__
+
+_DIGEST_BYTES = 32
 
 
 def cache_key(*parts: bytes | str) -> str:
@@ -37,12 +40,14 @@ def cache_folder() -> Path | None:
 
 
 def cache_get(key: str) -> bytes | None:
-    """What was stored under `key`, or None."""
+    """What was stored under `key`, or None; what is damaged was never stored."""
     folder = cache_folder()
     try:
-        return (folder / key).read_bytes() if folder else None
+        stored = (folder / key).read_bytes() if folder else b""
     except OSError:
         return None
+    digest, data = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+    return data if digest == hashlib.sha256(data).digest() else None
 
 
 def cache_put(key: str, data: bytes) -> None:
@@ -50,10 +55,11 @@ def cache_put(key: str, data: bytes) -> None:
     folder = cache_folder()
     if folder is None:
         return
-    try:
+    with suppress(OSError):
         descriptor, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, folder / key)
-    except OSError:
-        return
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(hashlib.sha256(data).digest() + data)
+            os.replace(temporary, folder / key)
+        except OSError:
+            os.unlink(temporary)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 
+from tuneplane.errors import shown
+
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _WORDED = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?\Z", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)\Z", re.ASCII)
 FORMS = "`90m`, `12h`, `1d12h`, `H:MM:SS` or `D-HH:MM:SS`"
 LONGEST = 366 * 86400
+_LONGEST_TEXT = 40
 
 
 def parse_duration(text: str) -> int:
     """Seconds. Raises ValueError with a sentence that names the readings of an ambiguous text."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"{shown(text)} is not a length of time")
     if re.fullmatch(r"\d+", text, re.ASCII):
         raise ValueError(f"{text} could be {text} minutes (as Slurm reads it) or {text} seconds")
     if match := re.fullmatch(r"(\d+):(\d+)", text, re.ASCII):
@@ -32,7 +37,7 @@ def parse_duration(text: str) -> int:
     elif text and (match := _WORDED.match(text)):
         total = sum(int(part or 0) * _UNITS[unit] for part, unit in zip(match.groups(), "dhms", strict=True))
     else:
-        raise ValueError(f"{text} is not a length of time")
+        raise ValueError(f"{shown(text)} is not a length of time")
     if not 0 < total <= LONGEST:
         raise ValueError(f"{text} is not between one second and {LONGEST // 86400} days")
     return total

@@ -33,5 +33,5 @@ def read_json(path: Path) -> Any:
     """The document, or None when it is missing or damaged: what a killed writer left is no record."""
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.documents.text import read_text
+from tuneplane.documents.text import decoded, read_text
 from tuneplane.errors import ImageError, InputError
-from tuneplane.experiment.config import CONFIG_FILE, Config, read_config
+from tuneplane.experiment.config import CONFIG_FILE, Config, Located, read_config
 from tuneplane.experiment.freeze import Limits, freeze
-from tuneplane.experiment.locate import Experiment, find_experiment
+from tuneplane.experiment.locate import LOCK_FILE, Experiment, find_experiment
 from tuneplane.experiment.locations import locate
-from tuneplane.experiment.lock import LOCK_FILE, admit, read_lock
+from tuneplane.experiment.lock import admit, read_lock
 from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.plan.build import Inputs, Request, make_plan
 from tuneplane.plan.faults import Faults
-from tuneplane.plan.model import Located, Plan
+from tuneplane.plan.model import Plan
 from tuneplane.runs.helper import helper
 from tuneplane.runtimes.image import find_image
 from tuneplane.sites.catalog import catalog_of
+from tuneplane.sites.folders import place
 from tuneplane.sites.load import NamedSite, load_site
 from tuneplane.sites.options import USER_OPTIONS
 
@@ -53,7 +54,7 @@ class Prepared:
         if self.plan.secrets:
             from tuneplane.experiment.secrets import check_file
 
-            file = Path(os.path.expanduser(self.named_site.site.folders.secrets))
+            file = Path(place(self.named_site.site, self.named_site.site.folders.secrets))
             try:
                 check_file(file, self.plan.secrets, where=self.config.secrets[0].where)
             except InputError as error:
@@ -66,12 +67,8 @@ def prepare(word: str, site_name: str | None, request: Request, language: str = 
     named_site = load_site(site_name)
     experiment = find_experiment(word)
     config, files = _frozen(experiment, named_site, request)
-    lock_text = files.text(LOCK_FILE)
-    if lock_text is None:
-        raise InputError.of(f"`.tpignore` leaves {LOCK_FILE} out", f"{experiment.label}/.tpignore")
-    recipe = admit(
-        read_lock(lock_text, f"{experiment.label}/{LOCK_FILE}"), catalog_of(named_site), experiment.label
-    )
+    lock = read_lock(_frozen_data(experiment, files, LOCK_FILE), f"{experiment.label}/{LOCK_FILE}")
+    recipe = admit(lock, catalog_of(named_site), experiment)
     site = named_site.site
     rides_along = helper()
     inputs = Inputs(
@@ -83,7 +80,7 @@ def prepare(word: str, site_name: str | None, request: Request, language: str = 
         site_digest=named_site.digest,
         site=site,
         request=request,
-        located=_located(experiment, config, recipe, site.folders.model_cache),
+        located=_located(experiment, config, place(site, site.folders.model_cache)),
         image=find_image(request.image, recipe.runtime_id, site.runtime.images)
         if site.runtime.kind != "host"
         else None,
@@ -111,21 +108,29 @@ def _frozen(experiment: Experiment, named_site: NamedSite, request: Request) -> 
         config = request.written(read_config(text, name, RESOURCE_KEYS))
         data = [Path(item.text) for item in (config.model, *config.data.values()) if item is not None]
         files = freeze(experiment.folder, name=experiment.label, exclude=data, limits=limits)
-        frozen = files.text(CONFIG_FILE)
-        if frozen == text or (frozen is not None and frozen == text.removeprefix("\ufeff")):
+        frozen = decoded(_frozen_data(experiment, files, CONFIG_FILE), name)
+        if frozen == text:
             return config, files
-        if frozen is None:
-            raise InputError.of(f"`.tpignore` leaves {CONFIG_FILE} out", f"{experiment.label}/.tpignore")
         text = frozen
     raise InputError.of(f"{name} keeps changing while it is read")
 
 
-def _located(experiment: Experiment, config: Config, recipe: Recipe, cache: str) -> dict[str, Located]:
-    """Model and data of the configuration by key, where the recipe takes them."""
+def _frozen_data(experiment: Experiment, files: Snapshot, name: str) -> bytes:
+    """One of the two files that every snapshot holds."""
+    data = files.data(name)
+    if data is None:
+        why = dict(files.left_out).get(name, "it is left out")
+        raise InputError.of(
+            f"{name} would not be frozen: {why}", f"{experiment.label}/{name}", "a regular file"
+        )
+    return data
+
+
+def _located(experiment: Experiment, config: Config, cache: str) -> dict[str, Located]:
+    """Model and data of the configuration by key. cache: the site's model cache."""
     given = {"model": config.model, **{f"data.{key}": item for key, item in config.data.items()}}
-    folder = os.path.expanduser(cache)
     return {
-        key: locate(key, item, experiment.folder, folder) for key, item in given.items() if item is not None
+        key: locate(key, item, experiment.folder, cache) for key, item in given.items() if item is not None
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def bundled(name: str) -> Path:
-    """The shipped folder `name` (`recipes`, `templates`, `runtimes` or `site-configs`)."""
+    """The shipped folder `name` (`recipes`, `templates` or `site-configs`)."""
     package = Path(__file__).resolve().parent
     inside = package / "_data" / name
     return inside if inside.is_dir() else package.parent / name

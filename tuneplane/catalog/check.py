@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from tuneplane.catalog.manifest import Manifest, Parameter
+from tuneplane.catalog.manifest import Manifest, Parameter, Text, Version
 from tuneplane.catalog.params import BadValue, interval, read_node
 from tuneplane.catalog.recipe import resolve
 from tuneplane.catalog.rules import TOPOLOGY, names_in
 from tuneplane.core_version import satisfies
-from tuneplane.documents.tree import Node, at
+from tuneplane.documents.tree import Node, at, find
 from tuneplane.errors import Problem, nearest, shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NUMERIC = ("int", "float")
+_TEXTUAL = ("str", "enum", "path")
 
 
 class Checker:
@@ -46,6 +48,8 @@ class Checker:
             satisfies(manifest.requires.core)
         except ValueError as error:
             yield self.problem(str(error), "requires", "core", expected="`>=A.B,<C.D`")
+        for key, text in (("title", manifest.title), ("summary", manifest.summary)):
+            yield from self.text(text, key)
         for name in manifest.environment:
             if not _VARIABLE.match(name):
                 yield self.problem(f"{shown(name)} is no name of a variable", "environment", name)
@@ -60,8 +64,14 @@ class Checker:
             yield self.problem(
                 f"{shown(name)} is no name of a parameter", *path, expected="a lower-case word"
             )
-        if self.manifest.config.style == "flags" and not _PATH.match(parameter.path):
-            yield self.problem(f"{shown(parameter.path)} is no name of a flag", *path, "path")
+        yield from self.flag(parameter.path, *path, "path")
+        yield from self.text(parameter.doc, *path, "doc")
+        for word, *step in (
+            (parameter.unit, "unit"),
+            (parameter.group, "group"),
+            *((choice, "choices", i) for i, choice in enumerate(parameter.choices)),
+        ):
+            yield from self.line(str(word), *path, *step)
         if (parameter.type == "list") != bool(parameter.items):
             yield self.problem("`items` goes with the type `list` and only with it", *path)
         if (kind == "enum") != bool(parameter.choices):
@@ -74,23 +84,34 @@ class Checker:
                 return
             if kind not in _NUMERIC:
                 yield self.problem(f"a {kind} has no range", *path, "range")
-        yield from self.default(parameter, *path)
+        yield from self.default(parameter, *path, "default")
+
+    def text(self, text: Text, *path: str | int) -> Iterator[Problem]:
+        for language in ("en", "zh"):
+            yield from self.line(getattr(text, language), *path, language)
+
+    def line(self, text: str, *path: str | int) -> Iterator[Problem]:
+        """Texts stand in comments of `config.yaml` and in tables."""
+        if not text.isprintable():
+            yield self.problem(f"{shown(text)} is not one line of printable text", *path)
+
+    def flag(self, text: str, *path: str) -> Iterator[Problem]:
+        if self.manifest.config.style == "flags" and not _PATH.match(text):
+            yield self.problem(f"{shown(text)} is no name of a flag", *path)
 
     def default(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
-        if parameter.default is None:
+        """The default that the document writes at `path`."""
+        node, value = find(self.tree, path), parameter.default
+        if node is None or value is None:
             return
-        if parameter.type == "str" and not isinstance(parameter.default, str):
-            yield self.problem("the default of a text is not text", *path, "default", hint="put it in quotes")
+        words = value if isinstance(value, list) else [value]
+        if (parameter.items or parameter.type) in _TEXTUAL and not all(isinstance(w, str) for w in words):
+            yield self.problem("the default of a text is not text", *path, hint="put it in quotes")
             return
-        node = self.tree
-        for step in (*path, "default"):
-            node = node.entries[step]  # type: ignore[union-attr]
         try:
             read_node(parameter, node)
         except BadValue as error:
-            yield self.problem(
-                f"the default does not fit: {error.what}", *path, "default", expected=error.expected
-            )
+            yield self.problem(f"the default does not fit: {error.what}", *path, expected=error.expected)
 
     def versions(self) -> Iterator[Problem]:
         for name, version in self.manifest.framework.versions.items():
@@ -103,6 +124,9 @@ class Checker:
                 for old in listed:
                     if old not in self.manifest.parameters:
                         yield self.unknown(old, self.manifest.parameters, *place, section, old)
+            for new in version.rename.values():
+                if not _NAME.match(new):
+                    yield self.problem(f"{shown(new)} is no name of a parameter", *place, "rename")
             for key, parameter in version.add.items():
                 yield from self.parameter(parameter, *place, "add", key)
             final = resolve(self.manifest, name).parameters
@@ -110,6 +134,21 @@ class Checker:
                 for key in keyed:
                     if key not in final:
                         yield self.unknown(key, final, *place, section, key)
+                    elif section == "paths":
+                        yield from self.flag(version.paths[key], *place, section, key)
+                    else:
+                        yield from self.default(final[key], *place, section, key)
+            yield from self.distinct(version, final, *place)
+
+    def distinct(self, version: Version, final: dict[str, Parameter], *place: str) -> Iterator[Problem]:
+        """In one version a name or an alias, and a path upstream, mean one parameter."""
+        kept = [version.rename.get(old, old) for old in self.manifest.parameters if old not in version.remove]
+        aliases = [parameter.alias for name, parameter in final.items() if parameter.alias not in ("", name)]
+        paths = [parameter.path for parameter in final.values() if parameter.path]
+        for what, words in (("name", [*kept, *version.add, *aliases]), ("path", paths)):
+            for word, count in Counter(words).items():
+                if count > 1:
+                    yield self.problem(f"{count} parameters have the {what} {shown(word)}", *place)
 
     def unknown(self, name: str, known: dict[str, Parameter], *path: str) -> Problem:
         close = nearest(name, known)
@@ -119,6 +158,7 @@ class Checker:
 
     def rules(self) -> Iterator[Problem]:
         for i, rule in enumerate(self.manifest.rules):
+            yield from self.text(rule.message, "rules", i, "message")
             for key, expression in (("require", rule.require), ("when", rule.when)):
                 try:
                     used = names_in(expression)

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from tuneplane.catalog.manifest import Parameter
+from tuneplane.documents.text import flow
 from tuneplane.documents.tree import Node, Scalar, Sequence
 from tuneplane.durations import FORMS, parse_duration, spoken
 from tuneplane.errors import nearest, shown
@@ -32,8 +33,8 @@ class BadValue(ValueError):
 class Interval:
     """A range of numbers whose ends are open or closed each by itself."""
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     low_open: bool
     high_open: bool
 
@@ -52,7 +53,10 @@ def interval(text: str) -> Interval:
     if not match:
         raise ValueError(f"{text} is not an interval such as `[0, 1)`")
     opening, low_text, high_text, closing = match.groups()
-    low, high = float(low_text), float(high_text)
+    try:
+        low, high = _bound(low_text), _bound(high_text)
+    except ValueError:
+        raise ValueError(f"{text} is not an interval such as `[0, 1)`") from None
     if (
         math.isnan(low)
         or math.isnan(high)
@@ -61,6 +65,11 @@ def interval(text: str) -> Interval:
     ):
         raise ValueError(f"{text} holds no number")
     return Interval(low, high, opening == "(", closing == ")")
+
+
+def _bound(text: str) -> int | float:
+    """Whole numbers stay exact: a float cannot tell 2**64 - 1 from 2**64."""
+    return int(text) if _INT.match(text) else float(text)
 
 
 def expectation(parameter: Parameter) -> str:
@@ -95,7 +104,7 @@ def read_node(parameter: Parameter, node: Node) -> Any:
     if parameter.type == "list" and isinstance(node, Sequence):
         texts = []
         for item in node.items:
-            if not isinstance(item, Scalar):
+            if not isinstance(item, Scalar) or (item.value is None and not item.quoted):
                 raise BadValue("a member of the list is no plain value", expectation(parameter))
             texts.append(item.text)
         return [_read(parameter, parameter.items, text) for text in texts]
@@ -112,10 +121,12 @@ def read_text(parameter: Parameter, text: str) -> Any:
         from tuneplane.errors import InputError
 
         try:
-            node = parse(f"v: {text}", "value").entries["v"]
+            tree = parse(f"v: {text}", "value")
         except InputError:
-            raise BadValue(f"{shown(text)} is not a list", expectation(parameter)) from None
-        return read_node(parameter, node)
+            tree = None
+        if tree is None or list(tree.entries) != ["v"] or not isinstance(tree.entries["v"], Sequence):
+            raise BadValue(f"{shown(text)} is not a list", expectation(parameter))
+        return read_node(parameter, tree.entries["v"])
     return [_read(parameter, parameter.items, item.strip()) for item in text.split(",")] if text else []
 
 
@@ -124,7 +135,7 @@ def default_value(parameter: Parameter) -> Any:
     default = parameter.default
     if isinstance(default, list):
         return [_read(parameter, parameter.items, written(item)) for item in default]
-    return None if default is None else _read(parameter, parameter.type, written(default))
+    return None if default is None else read_text(parameter, written(default))
 
 
 def _read(parameter: Parameter, kind: str, text: str) -> Any:
@@ -178,13 +189,21 @@ def _finite(text: str, expected: str) -> float:
 
 def as_set(parameter: Parameter, value: Any) -> str:
     """The value as a user writes it: read again by `read_text` it is the same value."""
+    if isinstance(value, list):
+        return _list_text([written(item) for item in value])
     return spoken(value) if parameter.type == "duration" else written(value)
+
+
+def _list_text(words: list[str]) -> str:
+    """Words with commas between them, or `[…]` where a word holds what would be read otherwise."""
+    text = ",".join(words)
+    if text[:1] != "[" and [word.strip() for word in text.split(",")] == words and (text or not words):
+        return text
+    return "[" + ", ".join(map(flow, words)) + "]" if words else ""
 
 
 def written(value: Any) -> str:
     """The value as a word of the method's command; a duration is a number of seconds there."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
-        return ",".join(written(item) for item in value)
     return repr(value) if isinstance(value, float) else str(value)

@@ -22,7 +22,7 @@ from tuneplane.catalog.manifest import (
 from tuneplane.documents.shape import document
 from tuneplane.errors import InputError, nearest, shown
 
-_TEXTS = {"title", "summary", "doc", "message", "group", "status", "sunset", "better", "aliases"}
+_TEXTS = {"title", "summary", "doc", "message", "group", "status", "sunset"}
 
 
 @document

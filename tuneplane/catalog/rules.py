@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from tuneplane.catalog.manifest import Rule
+from tuneplane.errors import InputError, shown
 
 TOPOLOGY = ("nodes", "gpus_per_node", "processes_per_node", "world_size")
 """Names a rule sees beside the parameters; a parameter that is not set is `none`."""
@@ -15,9 +16,13 @@ TOPOLOGY = ("nodes", "gpus_per_node", "processes_per_node", "world_size")
 @cache
 def _environment() -> Any:
     from jinja2 import StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return SandboxedEnvironment(undefined=StrictUndefined)
+    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    # an expression sees its values alone, and is the same each time: no `range`, no `lipsum`, no random choice
+    made.globals.clear()
+    del made.filters["random"]
+    return made
 
 
 @cache
@@ -37,9 +42,16 @@ def names_in(expression: str) -> set[str]:
 
 
 def broken(rules: list[Rule], values: Mapping[str, Any]) -> list[Rule]:
-    """The rules that do not hold for `values`, which has every parameter and every name of TOPOLOGY."""
+    """The rules that do not hold for `values`, which has every parameter and every name of TOPOLOGY.
+
+    Raises InputError for a rule that cannot be evaluated.
+    """
     return [rule for rule in rules if _true(rule.when, values) and not _true(rule.require, values)]
 
 
 def _true(expression: str, values: Mapping[str, Any]) -> bool:
-    return expression == "true" or bool(_compiled(expression)(**values))
+    """Raises InputError when the expression cannot be evaluated, whatever its reason: it is a recipe's."""
+    try:
+        return expression == "true" or bool(_compiled(expression)(**values))
+    except Exception as error:
+        raise InputError.of(f"the rule {shown(expression)} cannot be evaluated: {error}") from None

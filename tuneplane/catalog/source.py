@@ -92,17 +92,18 @@ def _without(tree: Mapping, key: str) -> Mapping:
 
 def _with_includes(layer: Layer, path: str, chain: tuple[str, ...]) -> Mapping:
     """The file's tree laid over the shared pieces it names under `include`."""
-    file = layer.root / path
-    if path in chain:
-        raise InputError.of("shared pieces include each other", str(file), " → ".join((*chain, path)))
     from tuneplane.documents.yaml import parse
 
-    tree = parse(layer.files[path], str(file))
+    tree = parse(layer.files[path], str(layer.root / path))
     include = tree.entries.get("include")
     if include is None:
         return tree
     base: Node = Mapping({})
-    for shared in _include_paths(layer, path, include, tree.mark_of("include").at("include")):
+    where = tree.mark_of("include").at("include")
+    for shared in _include_paths(layer, path, include, where):
+        if shared in chain or shared == path:
+            cycle = " → ".join((*chain, path, shared))
+            raise InputError.of(f"shared pieces include each other: {cycle}", where)
         base = merged(base, _with_includes(layer, shared, (*chain, path)))
     whole = merged(base, _without(tree, "include"))
     assert isinstance(whole, Mapping)

@@ -62,15 +62,18 @@ def profiles(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_quiet
 def settings(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    from tuneplane.experiment.locate import find_experiment
-    from tuneplane.experiment.lock import LOCK_FILE, read_lock
+    from tuneplane.catalog.recipe import resolve
+    from tuneplane.documents.text import read_data
+    from tuneplane.experiment.locate import LOCK_FILE, find_experiment
+    from tuneplane.experiment.lock import read_lock
     from tuneplane.sites.catalog import catalog_of
     from tuneplane.sites.load import load_site
 
-    found = find_experiment(ctx.params["experiment"])
-    lock = read_lock((found.folder / LOCK_FILE).read_text(), LOCK_FILE)
+    # click leaves the words where they are when the option that is completed has no value yet
+    found = find_experiment(ctx.params["experiment"] or ctx.args[0])
+    lock = read_lock(read_data(found.folder / LOCK_FILE, LOCK_FILE), LOCK_FILE)
     manifest = catalog_of(load_site(_site_name(ctx))).manifest(lock.method)
-    return [f"{name}=" for name in manifest.parameters]
+    return [f"{name}=" for name in resolve(manifest, lock.framework_version).parameters]
 
 
 @_quiet

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuneplane.cli.options import experiment_argument, json_option, request_options
+from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 from tuneplane.errors import UsageError, nearest, shown
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuneplane.prepare import Prepared
 
 
-@click.command()
+@click.command(cls=WithWords)
 @experiment_argument
 @click.argument("key", required=False)
 @request_options
@@ -46,7 +46,8 @@ def explain(site: str | None, experiment: str, key: str | None, request: Request
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    source = row["source"] + (f" ({row['where']})" if row["where"] and row["where"] != row["source"] else "")
+    source, where = row["source"], row["where"].removeprefix(f"{row['source']} ")
+    source += f" ({where})" if where and where != source else ""
     lost = "; ".join(f"{item['value']} by {item['source']}" for item in row["lost"])
     return row["key"], "-" if row["value"] in (None, "") else row["value"], source, lost
 
@@ -77,8 +78,10 @@ def _rows(prepared: Prepared) -> list[dict[str, Any]]:
             rows.append(given(place.key, item, place.path or "unknown"))
     resources = {key: given(f"resources.{key}", item, item.text) for key, item in config.resources.items()}
     for key, default in (("profile", site.default_profile), ("time", site.default_time)):
-        below = row(f"resources.{key}", default, "site")
-        resources.setdefault(key, below)["lost"] += [] if resources[key] is below else [loser("site", default)]
+        if key in resources:
+            resources[key]["lost"].append(loser("site", default))
+        else:
+            resources[key] = row(f"resources.{key}", default, "site")
     rows += [resources[key] for key in sorted(resources)]
     for v in plan.environment:
         rows.append(row(f"env.{v.name}", str(v.value), v.source, v.where, v.lost))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
     from tuneplane.sites.model import Site
 
 POLL_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between questions to the scheduler: short at first, for short runs, then sparing a controller that
+    answers a whole cluster.
+    """
+    pause = POLL_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * 1.2, LONGEST_PAUSE_SECONDS)
 
 
 @click.group()
@@ -36,12 +49,21 @@ def _find(site_name: str | None, word: str) -> tuple[Site, Run]:
     return site, find_run(site, word)
 
 
-def status_of(site: Site, run: Run) -> Status:
-    """The run's status, with one question to the scheduler."""
+def judged(site: Site, runs: list[Run]) -> list[tuple[Run, Status]]:
+    """Each run with how it stands, with one question to the scheduler for all."""
+    from tuneplane.runs.folder import read_run
     from tuneplane.runs.status import judge
     from tuneplane.schedulers import scheduler
 
-    return judge(run, scheduler(site).jobs([run], site)[run.id])
+    jobs = scheduler(site).jobs(runs, site) if runs else {}
+    # the question may have found the job of a run that had none
+    known = [run if run.job else read_run(run.folder) or run for run in runs]
+    return [(run, judge(run, jobs[run.id])) for run in known]
+
+
+def status_of(site: Site, run: Run) -> Status:
+    """How the run stands."""
+    return judged(site, [run])[0][1]
 
 
 def wait_for(site: Site, run: Run) -> None:
@@ -50,20 +72,30 @@ def wait_for(site: Site, run: Run) -> None:
     from tuneplane.runs.folder import read_run
 
     said = ""
-    while True:
+    for pause in pauses():
         status = status_of(site, read_run(run.folder) or run)
         if status.state != said:
             said = status.state
             note(f"{run.id}: {said}")
         if status.state == "completed":
             return
-        if status.final or status.state == "unknown":
-            raise RunEndedBadly.of(f"{run.id} {_sentence(status)}", hint=f"tp job logs {run.id}")
-        time.sleep(POLL_SECONDS)
+        if _over(status):
+            raise RunEndedBadly.of(
+                f"{run.id} {_sentence(status)}", hint=shlex.join(["tp", "job", "logs", run.id])
+            )
+        time.sleep(pause)
+
+
+def _over(status: Status) -> bool:
+    """Whether waiting is in vain: a scheduler that did not answer may do so later."""
+    return status.final or status.state == "new" or (status.state == "unknown" and status.asked)
 
 
 def _sentence(status: Status) -> str:
-    code = f" with {status.code}" if status.code is not None else ""
+    """How a run stands, to be read after its id: `failed with 7: …`, `cancelled while it ran`."""
+    if status.why.startswith(status.state):
+        return status.why
+    code = f" with {status.code}" if status.state == "failed" and status.code is not None else ""
     return f"{status.state}{code}" + (f": {status.why}" if status.why else "")
 
 
@@ -97,14 +129,11 @@ def ls(site_name: str | None, as_json: bool) -> None:
     """List your runs at the site, the newest first."""
     from tuneplane.cli.output import emit_json, emit_table
     from tuneplane.runs.folder import all_runs
-    from tuneplane.runs.status import judge
-    from tuneplane.schedulers import scheduler
     from tuneplane.sites.load import load_site
 
     site = load_site(site_name).site
     runs = sorted(all_runs(site), key=lambda run: (-run.record["created"], run.id))
-    jobs = scheduler(site).jobs(runs, site) if runs else {}
-    rows = [_facts(run, judge(run, jobs[run.id])) for run in runs]
+    rows = [_facts(run, status) for run, status in judged(site, runs)]
     if as_json:
         emit_json(rows)
         return
@@ -131,7 +160,7 @@ def status(site_name: str | None, run_word: str, as_json: bool) -> None:
     from tuneplane.cli.output import emit_json, emit_table
 
     site, run = _find(site_name, run_word)
-    facts = _facts(run, status_of(site, run))
+    facts = _facts(*judged(site, [run])[0])
     if as_json:
         emit_json(facts)
         return
@@ -166,17 +195,26 @@ def logs(
 
     site, run = _find(site_name, run_word)
 
+    asking, due = pauses(), 0.0
+
     def ended() -> bool:
+        nonlocal due
+        if time.monotonic() < due:
+            return False
         found = status_of(site, read_run(run.folder) or run)
-        return found.final or found.state == "unknown"
+        due = time.monotonic() + next(asking)
+        return _over(found)
 
     while follow and not run.attempts() and not ended():
         time.sleep(POLL_SECONDS)
     attempts = [path for path in run.attempts() if attempt is None or int(path.name) == attempt]
     if not attempts:
         what = f"{run.id} has no attempt {attempt}" if attempt else f"{run.id} has not started"
-        raise InputError.of(what, hint=f"tp job status {run.id}")
-    many = run.plan["topology"]["nodes"] > 1
+        raise InputError.of(what, hint=shlex.join(["tp", "job", "status", run.id]))
+    nodes = run.plan["topology"]["nodes"]
+    if node is not None and node >= nodes:
+        raise InputError.of(f"{run.id} has no node {node}", "--node", f"0 to {nodes - 1}")
+    many = nodes > 1
 
     def show(label: str, data: bytes) -> None:
         if node is None or label == str(node):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import click
 
 from tuneplane import __version__
-from tuneplane.errors import TuneplaneError
+from tuneplane.errors import TuneplaneError, UsageError, shown
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "methods": ("methods:methods", "What can be run, and with which parameters"),
@@ -37,6 +39,22 @@ class Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(f"tuneplane.cli.{module}"), name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TuneplaneError as error:
+            from tuneplane.cli.output import site_words
+
+            # what to type next is to be typed for the site that was named; `tp site ls` names them all
+            again = shlex.join(["tp", *site_words()])
+            error.problems = tuple(
+                replace(p, hint=f"{again} {p.hint[3:]}")
+                if p.hint.startswith("tp ") and p.hint != "tp site ls"
+                else p
+                for p in error.problems
+            )
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -82,14 +100,25 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        result = tp.main(arguments, prog_name="tp", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        for word in arguments:
+            if not word.isascii() and word != word.encode(errors="ignore").decode():
+                raise UsageError.of(f"the argument {shown(word)} is not UTF-8 text")
+        if "_TP_COMPLETE" in os.environ:
+            tp.main(arguments, prog_name="tp")
+        with tp.make_context("tp", list(arguments)) as context:
+            tp.invoke(context)
+        return 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except TuneplaneError as error:
         _tell(error)
         return error.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return error.exit_code
+        return UsageError.exit_code
+    except click.ClickException as error:
+        _tell(_wrong_usage(error))
+        return UsageError.exit_code
     except click.exceptions.Abort:
         return 130
     except KeyboardInterrupt:
@@ -98,8 +127,20 @@ def run(arguments: list[str]) -> int:
         # the reader has gone: nothing more to say, also not at the interpreter's end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:
-        return _tell_bug(arguments)
+    except Exception as error:
+        return _tell_bug(arguments, error)
+
+
+def _wrong_usage(error: click.ClickException) -> TuneplaneError:
+    """click's account of a wrong command line in the form of all other errors."""
+    what = error.format_message().removesuffix(".")
+    if isinstance(error, click.NoSuchOption):
+        # in words of our own: click's differ from release to release
+        close = f", did you mean {shown(error.possibilities[0])}?" if error.possibilities else ""
+        what = f"there is no option {shown(error.option_name)}{close}"
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "tp"
+    return UsageError.of(what[:1].lower() + what[1:], hint=f"{command} --help")
 
 
 def _tell(error: TuneplaneError) -> None:
@@ -111,20 +152,31 @@ def _tell(error: TuneplaneError) -> None:
         click.echo("error: " + "\n".join(problem.lines()), err=True)
 
 
-def _tell_bug(arguments: list[str]) -> int:
+def _tell_bug(arguments: list[str], error: Exception) -> int:
     import platform
-    import shlex
     import traceback
 
     if os.environ.get("TUNEPLANE_DEBUG") == "1":
         traceback.print_exc()
     else:
-        last = traceback.format_exc().strip().splitlines()
-        place = next((line.strip() for line in reversed(last) if line.strip().startswith("File ")), "")
-        click.echo(f"error: a bug in tp: {last[-1]}\n  at       {place}", err=True)
-    click.echo(
-        f"  report   tp {__version__}, Python {platform.python_version()}: tp {shlex.join(arguments)}",
-        err=True,
-    )
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {shown(error, 400)}"
+        click.echo(
+            f"error: a bug in tp: {what}\n  at       {last.filename}:{last.lineno} {last.name}", err=True
+        )
+    words = shlex.join(_reportable(arguments))
+    click.echo(f"  report   tp {__version__}, Python {platform.python_version()}: tp {words}", err=True)
     click.echo("  try      the same with TUNEPLANE_DEBUG=1", err=True)
     return 1
+
+
+def _reportable(arguments: list[str]) -> list[str]:
+    """The command line as it may be pasted into a report: without the user's own words and secret values."""
+    from tuneplane.experiment.secrets import looks_secret
+
+    own = arguments.index("--") if "--" in arguments else len(arguments)
+    words = []
+    for word in arguments[:own]:
+        key, equals, _ = word.partition("=")
+        words.append(f"{key}=…" if equals and looks_secret(key) else word)
+    return [*words, "--", "…"] if arguments[own:] else words

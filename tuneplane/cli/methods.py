@@ -105,6 +105,8 @@ def _show(recipe: Recipe, versions: Mapping[str, str], lang: str, as_json: bool)
     ]
     if recipe.data.doc:
         facts.append(("", recipe.data.doc.read(lang)))
+    if recipe.pinned:
+        facts.append(("pinned", ", ".join(f"{key} = {value}" for key, value in recipe.pinned.items())))
     if recipe.checkpoints:
         facts.append(("checkpoints", f"{recipe.checkpoints.pattern}, resume {recipe.checkpoints.resume}"))
     if recipe.metrics.names:

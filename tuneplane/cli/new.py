@@ -35,7 +35,9 @@ def new(
     as_json: bool,
 ) -> None:
     """Make the folder ./NAME with starter files, config.yaml and recipe.lock.json."""
-    from tuneplane.cli.output import emit_json, language
+    import shlex
+
+    from tuneplane.cli.output import emit_json, language, typed
     from tuneplane.experiment.scaffold import fork, scaffold
     from tuneplane.sites.catalog import catalog_of
     from tuneplane.sites.load import load_site
@@ -46,18 +48,18 @@ def new(
             raise click.UsageError("--method METHOD or --from EXP is needed; `tp methods` lists the methods")
         folder = scaffold(name, catalog, method, framework_version, language(lang))
     else:
-        from tuneplane.documents.text import read_text
-        from tuneplane.experiment.locate import find_experiment
-        from tuneplane.experiment.lock import LOCK_FILE, read_lock
+        from tuneplane.documents.text import read_data
+        from tuneplane.experiment.locate import LOCK_FILE, find_experiment
+        from tuneplane.experiment.lock import read_lock
 
         old = find_experiment(source)
-        lock = read_lock(
-            read_text(old.folder / LOCK_FILE, f"{old.label}/{LOCK_FILE}"), f"{old.label}/{LOCK_FILE}"
-        )
+        name_of_lock = f"{old.label}/{LOCK_FILE}"
+        lock = read_lock(read_data(old.folder / LOCK_FILE, name_of_lock), name_of_lock)
         if method is not None and method != lock.method:
             raise click.UsageError(f"{source} is {lock.method}: a fork keeps its method")
         folder = fork(name, old, catalog, lock.method, framework_version or lock.framework_version)
     if as_json:
         emit_json({"experiment": name, "folder": str(folder)})
     else:
-        click.echo(f"made {folder}/\nnext: edit {folder}/config.yaml, then tp submit {folder}")
+        config = shlex.quote(f"{folder}/config.yaml")
+        click.echo(f"made {folder}/\nnext: edit {config}, then {typed('submit', str(folder))}")

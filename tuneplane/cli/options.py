@@ -17,13 +17,29 @@ lang_option = click.option(
 )
 
 
+_WORDS = "tuneplane.words"
+
+
+class WithWords(click.Command):
+    """A command whose words behind `--` are the user's own, whatever they look like; none are without it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[_WORDS] = args[:at], tuple(args[at + 1 :])
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
+
 def experiment_argument(function: F) -> F:
     """EXP: a folder, or a name in the current folder or its `experiments/`."""
     return click.argument("experiment", metavar="EXP", shell_complete=complete.experiments)(function)
 
 
 def request_options(function: F) -> F:
-    """What a command line can say over `config.yaml`; handed on as one `request`."""
+    """What a command line can say over `config.yaml`, handed on as one `request`; goes with `WithWords`."""
 
     @click.option(
         "--profile",
@@ -40,13 +56,10 @@ def request_options(function: F) -> F:
         help="A parameter; can be repeated.",
     )
     @click.option("--time", metavar="DURATION", help="Time limit: 90m, 12h, 1d12h, H:MM:SS or D-HH:MM:SS.")
-    @click.option("--model", metavar="PATH|ID", help="The model, in place of the configuration's.")
-    @click.option("--train-data", metavar="PATH|ID", help="Training data, in place of the configuration's.")
-    @click.option(
-        "--validation-data", metavar="PATH|ID", help="Validation data, in place of the configuration's."
-    )
-    @click.option("--image", metavar="FILE", type=click.Path(), help="The image to start.")
-    @click.argument("words", metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
+    @_place("--model", "PATH|ID", "The model, in place of the configuration's.")
+    @_place("--train-data", "PATH|ID", "Training data, in place of the configuration's.")
+    @_place("--validation-data", "PATH|ID", "Validation data, in place of the configuration's.")
+    @_place("--image", "FILE", "The image to start.")
     def wrapped(
         *args: Any,
         profile: str | None,
@@ -56,7 +69,6 @@ def request_options(function: F) -> F:
         train_data: str | None,
         validation_data: str | None,
         image: str | None,
-        words: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:
         from tuneplane.plan.build import Request
@@ -69,7 +81,7 @@ def request_options(function: F) -> F:
             train_data=train_data,
             validation_data=validation_data,
             image=image,
-            words=words,
+            words=click.get_current_context().meta.get(_WORDS, ()),
         )
         return function(*args, request=request, **kwargs)
 
@@ -77,6 +89,17 @@ def request_options(function: F) -> F:
     if hasattr(function, "__click_params__"):
         wrapped.__click_params__ = [*wrapped.__click_params__, *function.__click_params__]  # type: ignore[attr-defined]
     return wrapped  # type: ignore[return-value]
+
+
+def _place(name: str, metavar: str, help_text: str) -> Callable[[F], F]:
+    """An option that names a file or folder; an empty word would be the experiment's own folder."""
+
+    def check(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+        if text == "":
+            raise click.BadParameter("the text is empty")
+        return text
+
+    return click.option(name, metavar=metavar, help=help_text, type=click.Path(), callback=check)
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,18 @@ def emit_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     cells = [[clean(cell) for cell in row] for row in rows]
     click.echo(tabulate(cells, headers=headers, tablefmt="plain", disable_numparse=True))
+
+
+def site_words() -> list[str]:
+    """The words that name the site again, when the command line in hand named one."""
+    root = click.get_current_context().find_root()
+    named = root.get_parameter_source("site") is click.core.ParameterSource.COMMANDLINE
+    return ["--site", root.params["site"]] if named else []
+
+
+def typed(*words: str) -> str:
+    """The command line `tp WORDS` for the same site, as a shell reads it."""
+    return shlex.join(["tp", *site_words(), *words])
 
 
 def clean(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuneplane.cli import complete
-from tuneplane.cli.options import experiment_argument, json_option, request_options
+from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 
 if TYPE_CHECKING:
     from tuneplane.plan.build import Request
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuneplane.submit import Ready
 
 
-@click.command()
+@click.command(cls=WithWords)
 @experiment_argument
 @request_options
 @click.option(
@@ -37,7 +37,7 @@ def submit(
     as_json: bool,
 ) -> None:
     """Freeze an experiment into a run folder and hand its script to the scheduler."""
-    from tuneplane.cli.output import emit_json, note
+    from tuneplane.cli.output import emit_json, note, typed
     from tuneplane.submit import ready
     from tuneplane.submit import submit as hand_over
 
@@ -53,7 +53,7 @@ def submit(
         emit_json({"run": run.id, "folder": str(run.folder), "job": (run.job or {}).get("id")})
     else:
         click.echo(run.id)
-        note(f"submitted {experiment}: tp job logs {run.id} -f")
+        note(f"submitted {experiment}: {typed('job', 'logs', run.id, '-f')}")
     if wait:
         from tuneplane.cli.job import wait_for
 

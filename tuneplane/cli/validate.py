@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuneplane.cli.options import experiment_argument, json_option, request_options
+from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 
 if TYPE_CHECKING:
     from tuneplane.plan.build import Request
 
 
-@click.command()
+@click.command(cls=WithWords)
 @experiment_argument
 @request_options
 @json_option

@@ -76,7 +76,7 @@ def parse(text: str, name: str) -> Mapping:
         raise InputError(_yaml_problem(error, name, text)) from None
     except (ValueError, RecursionError) as error:
         raise InputError.of(f"the YAML cannot be read: {error}", name) from None
-    if root is None:
+    if root is None or (isinstance(root, yaml.ScalarNode) and not root.value and not root.style):
         return Mapping({}, {}, Mark(name))
     if not isinstance(root, yaml.MappingNode):
         raise InputError.of(
@@ -107,14 +107,17 @@ def _yaml_problem(error: yaml.YAMLError, name: str, text: str) -> Problem:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}"
         line = (text.split("\n")[mark.line :] or [""])[0]
-        if "\t" in line[: mark.column + 1] and not line[: mark.column].strip():
+        before, at = line[: mark.column], line[mark.column : mark.column + 1]
+        if at == "\t" or ("\t" in before and not before.strip()):
             return Problem("a tab cannot indent or start a value in YAML", where, "spaces")
         return Problem(f"not valid YAML: {error.problem}", where)
     control = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if control is not None:
         line_number = text.count("\n", 0, control.start()) + 1
         what = f"the file holds the control character {shown(control[0])}"
-        return Problem(what, f"{name}:{line_number}", "printable text; `\"\\xHH\"` in double quotes escapes one")
+        return Problem(
+            what, f"{name}:{line_number}", 'printable text; `"\\xHH"` in double quotes escapes one'
+        )
     return Problem(f"not valid YAML: {str(error).splitlines()[0]}", name)
 
 
@@ -169,7 +172,7 @@ class _Converter:
                 raise InputError.of("a key must be a plain word", place.at(key))
             word = key_node.value
             path = f"{key}.{word}" if key else word
-            if word == "<<":
+            if word == "<<" and not key_node.style:
                 raise InputError.of("merge keys are not supported", place.at(path), hint="write the keys out")
             if word in entries:
                 raise InputError.of(

@@ -47,6 +47,23 @@ class WrittenNode:
         return self.mark.at(self.key)
 
 
+@dataclass(frozen=True)
+class Located:
+    """A model or data set. path: absolute, None when a Hub id is not in the cache; mount: what a container must
+    see for it, the repository's folder for a Hub id whose files are links; missing and remedy: why it cannot be used,
+    and what to type."""
+
+    key: str
+    given: str
+    path: str | None
+    exists: bool
+    commit: str = ""
+    mount: str = ""
+    where: str = ""
+    missing: str = ""
+    remedy: str = ""
+
+
 @dataclass
 class Config:
     """The sections of `config.yaml`; what is absent is empty."""
@@ -109,7 +126,10 @@ class _Reader:
                 setattr(config, key, sections[key](node, mark))
         for written in config.secrets:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", written.text, re.ASCII):
-                self.fault(f"{shown(written.text)} is no name of a variable", written.mark, written.key)
+                name, equals, _ = written.text.partition("=")
+                what = f"{shown(name + '=…' if equals else name)} is no name of a variable"
+                hint = "put the value into the secrets file" if equals else ""
+                self.fault(what, written.mark, written.key, "a name alone", hint)
         return config
 
     def unknown(self, word: str, mark: Mark, key: str, known: Any, what: str = "key") -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tuneplane.errors import InputError, nearest, shown
 from tuneplane.experiment.config import CONFIG_FILE
-from tuneplane.experiment.lock import LOCK_FILE
 
+LOCK_FILE = "recipe.lock.json"
 MAX_NAME_BYTES = 100
 
 

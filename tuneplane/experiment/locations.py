@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from tuneplane.errors import shown
-from tuneplane.experiment.config import Written
+from tuneplane.experiment.config import Located, Written
 from tuneplane.experiment.hub import Missing, looks_like_hub_id, resolve
-from tuneplane.plan.model import Located
 
 _DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".txt", ".yaml", ".gz", ".zst")
 
@@ -41,7 +40,3 @@ def _from_hub(key: str, item: Written, cache: str) -> Located:
     path = str(found.path)
     repository = str(found.path.parents[1])
     return Located(key, item.text, path, True, commit=found.commit, mount=repository, where=item.where)
-
-
-def shown_path(item: Located) -> str:
-    return shown(item.path or item.given)

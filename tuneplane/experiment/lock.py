@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from tuneplane import __version__
 from tuneplane.catalog.load import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.core_version import satisfies
+from tuneplane.documents.text import decoded
 from tuneplane.documents.tree import plain
 from tuneplane.documents.yaml import parse
 from tuneplane.errors import InputError, LockError, Problem, shown
+from tuneplane.experiment.locate import Experiment
 
-LOCK_FILE = "recipe.lock.json"
 SCHEMA = 1
 
 
@@ -60,28 +62,32 @@ def lock_text(recipe: Recipe) -> str:
     return json.dumps(nested, indent=2, ensure_ascii=True) + "\n"
 
 
-def read_lock(text: str, name: str) -> Lock:
-    """The lock in `text`; `name` is what messages call the file. Raises LockError when it is malformed."""
+def read_lock(content: bytes, name: str) -> Lock:
+    """The lock of a file; `name` is what messages call it. Raises LockError when it is malformed."""
     try:
-        data = plain(parse(text, name))
+        data = plain(parse(decoded(content, name), name))
     except InputError as error:
         raise LockError(*error.problems) from None
     if data.get("schema") != SCHEMA:
-        raise LockError.of(f"the lock has schema {shown(data.get('schema'))}", f"{name} schema", str(SCHEMA))
-    problems = []
+        what = (
+            f"the lock has schema {shown(data['schema'])}" if "schema" in data else "the lock has no `schema`"
+        )
+        raise LockError.of(what, f"{name} schema", str(SCHEMA), _AFRESH)
+    missing = []
     fields: dict[str, str] = {}
     for key in _FIELDS:
         section, _, word = key.partition(".")
         value = data.get(section, {}).get(word) if isinstance(data.get(section), dict) else None
         if not isinstance(value, str):
-            problems.append(Problem(f"the lock has no text {shown(key)}", name))
+            missing.append(shown(key))
         else:
             fields[key] = value
-    if problems:
-        raise LockError(*problems)
+    if missing:
+        raise LockError.of(f"the lock has no text for {', '.join(missing)}", name, hint=_AFRESH)
     return Lock(fields, name)
 
 
+_AFRESH = "tp new NAME --method METHOD"
 _FIELDS = (
     "recipe.name",
     "recipe.version",
@@ -93,12 +99,12 @@ _FIELDS = (
 )
 
 
-def admit(lock: Lock, catalog: Catalog, experiment: str) -> Recipe:
+def admit(lock: Lock, catalog: Catalog, experiment: Experiment) -> Recipe:
     """The recipe the lock names, when lock and catalog agree on every field.
 
     Raises LockError naming each difference: a stale lock is refused, never upgraded in passing.
     """
-    fork = f"tp new {experiment}-2 --from {experiment}"
+    fork = f"tp new {quote(f'{experiment.name}-2')} --from {quote(experiment.label)}"
     if lock.method not in catalog.entries:
         raise LockError.of(
             f"the method {shown(lock.method)} is not in the catalog",
@@ -111,7 +117,7 @@ def admit(lock: Lock, catalog: Catalog, experiment: str) -> Recipe:
             f"{lock.method} has no framework version {shown(lock.framework_version)} any more",
             f"{lock.name} framework.version",
             "one of " + ", ".join(manifest.framework.versions),
-            fork,
+            f"{fork} --framework-version {quote(manifest.framework.default)}",
         )
     recipe = resolve(manifest, lock.framework_version)
     for requirement, whose in ((lock.fields["requires.core"], "the lock"), (recipe.core, "the recipe")):

@@ -11,11 +11,12 @@ from tuneplane.catalog.load import Catalog
 from tuneplane.catalog.manifest import Parameter
 from tuneplane.catalog.params import as_set, default_value, expectation, written
 from tuneplane.catalog.recipe import Recipe, resolve
+from tuneplane.documents.text import flow
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import CONFIG_FILE
 from tuneplane.experiment.freeze import freeze
-from tuneplane.experiment.locate import Experiment, check_name
-from tuneplane.experiment.lock import LOCK_FILE, lock_text
+from tuneplane.experiment.locate import LOCK_FILE, Experiment, check_name
+from tuneplane.experiment.lock import lock_text
 from tuneplane.experiment.snapshot import Snapshot
 
 
@@ -31,7 +32,8 @@ def fork(name: str, old: Experiment, catalog: Catalog, method: str, framework_ve
     """Make `./NAME` from what another experiment would freeze, with a lock on the recipe in force."""
     recipe = resolve(catalog.manifest(method), framework_version)
     files = freeze(old.folder, name=old.label)
-    return _make(name, files, files.text(CONFIG_FILE) or config_text(recipe, "en"), lock_text(recipe))
+    config = files.text(CONFIG_FILE)
+    return _make(name, files, config_text(recipe, "en") if config is None else config, lock_text(recipe))
 
 
 def _make(name: str, files: Snapshot, config: str, lock: str) -> Path:
@@ -107,5 +109,5 @@ def _parameter_lines(recipe: Recipe, language: str) -> list[str]:
 def _yaml(parameter: Parameter, value: object) -> str:
     """A default as YAML text."""
     if isinstance(value, list):
-        return "[" + ", ".join(written(item) for item in value) + "]"
-    return as_set(parameter, value)
+        return "[" + ", ".join(flow(written(item)) for item in value) + "]"
+    return flow(as_set(parameter, value))

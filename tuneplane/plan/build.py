@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,22 @@ from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.tree import Mark
 from tuneplane.errors import ImageError, InputError, SiteError, TuneplaneError, shown
-from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Written
+from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Located, Written
 from tuneplane.plan.directives import directives
 from tuneplane.plan.environment import layered, platform
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.limits import too_long
-from tuneplane.plan.model import Image, Located, Plan, Provenance, Ref, Refusal, Setting, Topology, Value
+from tuneplane.plan.model import (
+    NOT_REGISTERED,
+    Image,
+    Plan,
+    Provenance,
+    Ref,
+    Refusal,
+    Setting,
+    Topology,
+    Value,
+)
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.sites.model import Site
@@ -101,19 +112,13 @@ def make_plan(inputs: Inputs) -> Plan:
     if made is not None and not faults.found:
         check_rules(recipe, settings, made, inputs.language, faults)
     words = _words(inputs, settings, faults)
+    cache = home_path(site.folders.model_cache)
+    base = platform(made, inputs.located, site.network.online, cache) if made is not None else []
+    variables = layered(base, site.environment, recipe.environment, config, faults)
+    names = {"experiment": inputs.experiment, "method": recipe.name}
+    lines = directives(site, made, seconds, config.resources, names, faults) if made is not None else []
     faults.check()
     assert made is not None
-    base = platform(made, inputs.located, site.network.online, home_path(site.folders.model_cache))
-    variables = layered(base, site.environment, recipe.environment, config, faults)
-    lines = directives(
-        site,
-        made,
-        seconds,
-        config.resources,
-        {"experiment": inputs.experiment, "method": recipe.name},
-        faults,
-    )
-    faults.check()
     return Plan(
         provenance=_provenance(inputs),
         scheduler=site.scheduler,
@@ -149,29 +154,30 @@ def refusals(inputs: Inputs) -> list[Refusal]:
     ]
     image = inputs.image
     if image is not None and image.sha256 is None:
-        what = f"the image {shown(image.path, 400)} does not exist"
-        found.append(Refusal(ImageError.exit_code, what, image.source))
+        lost, source = f"the image {shown(image.path, 400)} does not exist", image.source
+        if source == NOT_REGISTERED:
+            lost, source = f"this site has no image for {shown(image.runtime_id)}", ""
+        found.append(Refusal(ImageError.exit_code, lost, source, "--image FILE.sif"))
     return found
 
 
 def _placement(site: Site, config: Config, faults: Faults) -> tuple[Topology | None, int]:
     profile = config.resources.get("profile")
+    made: Topology | None
     try:
         made = topology(
             site, profile.text if profile else site.default_profile, profile.where if profile else "site"
         )
     except TuneplaneError as error:
         faults.take(error)
-        return None, 0
+        made = None
+    if made is not None and site.scheduler == "local" and made.nodes > 1:
+        where = profile.where if profile else "site"
+        faults.add(SiteError, f"{shown(made.profile)} is {made.nodes} nodes", where, "one node")
     time = config.resources.get("time")
     try:
-        if site.scheduler == "local" and made.nodes > 1:
-            raise SiteError.of(
-                f"{shown(made.profile)} is {made.nodes} nodes", profile.where if profile else "", "one node"
-            )
-        return made, time_limit(
-            site, made, time.text if time else site.default_time, time.where if time else "site"
-        )
+        text, where = (time.text, time.where) if time else (site.default_time, "site")
+        return made, time_limit(site, made, text, where)
     except TuneplaneError as error:
         faults.take(error)
         return made, 0
@@ -206,14 +212,13 @@ def _check_needs(inputs: Inputs, faults: Faults) -> None:
     if entry and entry not in inputs.has_file:
         faults.add(
             InputError,
-            f"{recipe.name} runs {shown(entry)}, and the experiment has none",
+            f"{recipe.name} runs {shown(entry)}, and no such file would be frozen",
             file,
-            hint=f"write {entry}",
+            hint=f"write {entry}, or look for it in `.tpignore` and `.gitignore`",
         )
     container = inputs.site.runtime.kind != "host"
     if container and inputs.image is None:
-        wanted = f"for {shown(recipe.runtime_id)}" if recipe.runtime_id else f"for {recipe.name}"
-        faults.add(ImageError, f"this site has no image {wanted}", hint="--image FILE.sif")
+        faults.add(ImageError, f"this site has no image for {recipe.name}", hint="--image FILE.sif")
     if not container and inputs.request.image:
         faults.add(SiteError, "this site runs on the host, without images", "--image")
 
@@ -234,7 +239,7 @@ def _words(inputs: Inputs, settings: list[Setting], faults: Faults) -> tuple[Val
     entry: list[Value] = ["-m", launch.entry.module] if launch.entry.module else [launch.entry.experiment]
     words: list[Value] = [*launch.interpreter, *entry]
     if recipe.config.style == "flags":
-        words += _flags(inputs, settings)
+        words += _flags(inputs, settings, faults)
     if config.args and not launch.words:
         faults.add(
             InputError,
@@ -252,25 +257,29 @@ def _words(inputs: Inputs, settings: list[Setting], faults: Faults) -> tuple[Val
             faults.add(InputError, "the word holds a NUL character", item.where)
         words.append(item.text)
     for setting in settings:
-        if isinstance(setting.value, str) and too_long(setting.value):
-            faults.add(
-                InputError,
-                f"the value has {len(setting.value.encode())} bytes",
-                setting.where,
-                "less than 128 KiB",
-            )
+        for value in setting.value if isinstance(setting.value, list) else [setting.value]:
+            if isinstance(value, str) and too_long(value):
+                size = len(value.encode())
+                faults.add(InputError, f"the value has {size} bytes", setting.where, "less than 128 KiB")
     return tuple(words)
 
 
-def _flags(inputs: Inputs, settings: list[Setting]) -> list[Value]:
-    """`--path=value` in one word each, so that a value that begins with `-` stays a value."""
+_LIKE_A_FLAG = re.compile(r"-(?!\d+\Z|\d*\.\d+\Z)")
+"""What argparse takes for a flag where a list's item is expected: only plain negative numbers are none."""
+
+
+def _flags(inputs: Inputs, settings: list[Setting], faults: Faults) -> list[Value]:
+    """`--path=value` in one word each, so that a value that begins with `-` stays a value; a list's items follow
+    their flag as words, where that is not possible.
+    """
     words: list[Value] = []
     for setting in sorted(settings, key=lambda setting: inputs.recipe.parameters[setting.key].path):
         parameter = inputs.recipe.parameters[setting.key]
         if isinstance(setting.value, list):
-            words += (
-                [f"--{parameter.path}", *(written(item) for item in setting.value)] if setting.value else []
-            )
+            items = [written(item) for item in setting.value]
+            for item in filter(_LIKE_A_FLAG.match, items):
+                faults.add(InputError, f"the item {shown(item)} would be read as a flag", setting.where)
+            words += [f"--{parameter.path}", *items] if items else []
         elif setting.value is not None and parameter.type == "path":
             words.append(_path_word(inputs, f"--{parameter.path}=", setting.value))
         elif setting.value is not None:
@@ -279,11 +288,16 @@ def _flags(inputs: Inputs, settings: list[Setting]) -> list[Value]:
 
 
 def _path_word(inputs: Inputs, prefix: str, text: str) -> Value:
-    """The frozen copy of a file of the experiment; any other path where it lies."""
-    inside = posixpath.normpath(text)
-    if not text.startswith("/") and inside in inputs.has_file:
+    """The frozen copy of a file or folder of the experiment; any other path where it lies."""
+    if text.startswith("~/"):
+        return Ref("home", text[1:], prefix)
+    path = posixpath.normpath(posixpath.join(inputs.experiment_dir, text))
+    if path == inputs.experiment_dir:
+        return Ref("files", "", prefix)
+    inside = posixpath.relpath(path, inputs.experiment_dir)
+    if any(file == inside or file.startswith(f"{inside}/") for file in inputs.has_file):
         return Ref("files", f"/{inside}", prefix)
-    return prefix + posixpath.normpath(posixpath.join(inputs.experiment_dir, text))
+    return prefix + path
 
 
 def _params(inputs: Inputs, settings: list[Setting]) -> dict[str, Any]:

@@ -6,17 +6,18 @@ import re
 from collections.abc import Mapping
 
 from tuneplane.errors import InputError, shown
-from tuneplane.experiment.config import Config, Written
+from tuneplane.experiment.config import Config, Located, Written
 from tuneplane.experiment.secrets import looks_secret
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.limits import too_long
-from tuneplane.plan.model import Located, Ref, Topology, Value, Variable
+from tuneplane.plan.model import Ref, Topology, Value, Variable
 
 _OWNED_PREFIXES = (
     "TUNEPLANE_",
     "MASTER_",
     "RAY_",
     "TORCHELASTIC_",
+    "PET_",
     "SLURM_",
     "SBATCH_",
     "SRUN_",
@@ -30,8 +31,9 @@ _OWNED_PREFIXES = (
     "tp_",
 )
 _OWNED = frozenset(
-    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
-    "HIP_VISIBLE_DEVICES PATH LD_PRELOAD ENV HOME USER LOGNAME TMPDIR PWD OLDPWD SHELL SHLVL IFS "
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
+    "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES PATH LD_PRELOAD ENV HOME USER LOGNAME TMPDIR PWD "
+    "OLDPWD SHELL SHLVL IFS "
     "UID EUID PPID GROUPS HOSTNAME HOSTTYPE MACHTYPE OSTYPE RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO "
     "FUNCNAME FUNCNEST DIRSTACK PIPESTATUS SHELLOPTS OPTARG OPTIND OPTERR COMP_WORDBREAKS HISTCMD CDPATH GLOBIGNORE "
     "EXECIGNORE PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND POSIXLY_CORRECT MAPFILE REPLY COPROC TMOUT CHILD_MAX INPUTRC "
@@ -107,7 +109,9 @@ def layered(
             stacked.setdefault(name, []).append(Variable(name, value, source))
     for secret in config.secrets:
         if owned(secret.text):
-            faults.add(InputError, f"{shown(secret.text)} belongs to the launcher", secret.where, "another name")
+            faults.add(
+                InputError, f"{shown(secret.text)} belongs to the launcher", secret.where, "another name"
+            )
     for name, item in config.env.items():
         if _allowed(name, item, config, faults):
             stacked.setdefault(name, []).append(Variable(name, item.text, "config.yaml", item.where))

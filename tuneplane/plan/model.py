@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from tuneplane.experiment.config import Located
+
 Place = Literal["run", "files", "attempt", "output", "scratch", "home"]
 """Folders that are known only where the job runs; the script has a variable for each."""
 
@@ -73,6 +75,10 @@ class Topology:
         return max(1, self.cpus_per_node // self.processes_per_node)
 
 
+NOT_REGISTERED = "not registered"
+"""The source of an image that no site file names; its path is none."""
+
+
 @dataclass(frozen=True)
 class Image:
     """The image file; sha256 and size in bytes are None where the file was not there when this was compiled."""
@@ -82,23 +88,6 @@ class Image:
     source: str
     sha256: str | None = None
     size: int | None = None
-
-
-@dataclass(frozen=True)
-class Located:
-    """A model or data set. path: absolute, None when a Hub id is not in the cache; mount: what a container must
-    see for it, the repository's folder for a Hub id whose files are links; missing and remedy: why it cannot be used,
-    and what to type."""
-
-    key: str
-    given: str
-    path: str | None
-    exists: bool
-    commit: str = ""
-    mount: str = ""
-    where: str = ""
-    missing: str = ""
-    remedy: str = ""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class _Names:
         """Whether the key is pinned, owned by the platform or names a secret."""
         if key in self.recipe.pinned:
             what = f"{shown(key)} is what makes this method: it is always `{self.recipe.pinned[key]}`"
-            self.faults.add(InputError, what, where, hint="tp methods")
+            self.faults.add(InputError, what, where, hint=f"tp methods {self.recipe.name}")
         elif key in self.recipe.owned:
             self.faults.add(InputError, f"{shown(key)} belongs to tp", where, f"`{self.recipe.owned[key]}`")
         elif looks_secret(key) and key not in self.recipe.parameters:
@@ -160,6 +160,8 @@ def check_rules(
             by_name[name] for name in sorted(names_in(rule.require) | names_in(rule.when)) if name in by_name
         ]
         where = ", ".join(
-            f"{s.where or s.key} = {as_set(recipe.parameters[s.key], s.value)}" for s in used if s.value is not None
+            f"{s.where or s.key} = {as_set(recipe.parameters[s.key], s.value)}"
+            for s in used
+            if s.value is not None
         )
         faults.add(InputError, rule.message.read(language), where, f"{rule.require} on {made.profile}")

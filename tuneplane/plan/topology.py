@@ -56,7 +56,8 @@ def _gpu_topology(name: str, profile: Profile, count: int, where: str) -> Topolo
     nodes, gpus = (count // size, size) if whole else (1, count)
     cpus = profile.cpus_per_node if whole else max(1, profile.cpus_per_node * gpus // size)
     exclusive = profile.exclusive == "always" or (whole and profile.exclusive == "whole-nodes")
-    memory = "0" if exclusive else _part_of_memory(profile, gpus)
+    all_of_it = exclusive or (whole and profile.memory != "0")
+    memory = profile.memory if all_of_it else _part_of_memory(profile, gpus)
     return Topology(
         profile=f"{name}:{count}",
         nodes=nodes,
@@ -80,7 +81,7 @@ def _cpu_topology(name: str, profile: Profile, nodes: int) -> Topology:
         gpu_type="",
         processes_per_node=profile.processes_per_node,
         cpus_per_node=profile.cpus_per_node,
-        memory="0" if exclusive else profile.memory,
+        memory=profile.memory,
         exclusive=exclusive,
         constraint=profile.constraint,
         partition=profile.partition,
@@ -93,17 +94,17 @@ def _part_of_memory(profile: Profile, gpus: int) -> str:
     return f"{int(match.group(1)) * gpus}{match.group(2)}" if match else ""
 
 
-def time_limit(site: Site, made: Topology, text: str, where: str = "") -> int:
-    """Seconds. Raises InputError for a text that is no duration, SiteError for one beyond the profile's."""
+def time_limit(site: Site, made: Topology | None, text: str, where: str = "") -> int:
+    """Seconds. Raises InputError for a text that is no duration, SiteError for one beyond that of the profile."""
     try:
         seconds = parse_duration(text)
     except ValueError as error:
         raise InputError.of(str(error), where, "`90m`, `12h`, `1d12h`, `H:MM:SS` or `D-HH:MM:SS`") from None
-    longest = site.profiles[made.profile.partition(":")[0]].max_time
+    if made is None:
+        return seconds
+    name = made.profile.partition(":")[0]
+    longest = site.profiles[name].max_time
     if longest and seconds > parse_duration(longest):
-        raise SiteError.of(
-            f"{shown(text)} is longer than the site lets `{made.profile.partition(':')[0]}` run",
-            where,
-            f"at most {spoken(parse_duration(longest))}",
-        )
+        expected = f"at most {spoken(parse_duration(longest))}"
+        raise SiteError.of(f"{shown(text)} is longer than the site lets `{name}` run", where, expected)
     return seconds

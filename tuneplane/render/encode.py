@@ -6,9 +6,12 @@ The templates print nothing else: a value that is not `Encoded` makes rendering 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from tuneplane.plan.model import Place, Ref, Value
+from tuneplane.visible import visible
 
 VARIABLES: dict[Place, str] = {
     "run": "$tp_run",
@@ -56,18 +59,20 @@ def _text(text: str) -> Encoded:
         raise NotEncodable("the text is not Unicode") from None
     if text and _PLAIN.issuperset(text) and not text.startswith(("=", "~")):
         return Encoded(text)
-    if text.isprintable():
+    if visible(text):
         return Encoded("'" + text.replace("'", "'\\''") + "'")
-    return Encoded("$'" + "".join(_escaped(c) for c in text) + "'")
+    # no letter beyond ASCII stands inside `$'…'`: a bash in a locale such as GBK takes a backslash behind it for its part
+    runs = groupby(text, lambda c: not c.isascii() and visible(c))
+    return Encoded("".join(f"'{''.join(run)}'" if beyond else _escaped(run) for beyond, run in runs))
 
 
-def _escaped(character: str) -> str:
-    """The character inside `$'…'`; `\\xHH` takes at most two digits, so what follows is never swallowed."""
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    return "".join(f"\\x{byte:02x}" for byte in character.encode())
+def _escaped(run: Iterable[str]) -> str:
+    """`$'…'` of the characters; `\\xHH` takes at most two digits, so what follows is never swallowed."""
+    text = ""
+    for c in run:
+        shown = c if visible(c) else "".join(f"\\x{byte:02x}" for byte in c.encode())
+        text += _ESCAPES.get(c, shown)
+    return f"$'{text}'"
 
 
 def directive(value: str) -> Encoded:
@@ -75,7 +80,7 @@ def directive(value: str) -> Encoded:
     in which a backslash protects itself and a quote. A line break would begin another line, so what is not
     printable is refused. Raises NotEncodable.
     """
-    if not value.isprintable():
+    if not visible(value):
         raise NotEncodable("a directive holds printable characters only")
     if value and _PLAIN.issuperset(value):
         return Encoded(value)
@@ -84,7 +89,7 @@ def directive(value: str) -> Encoded:
 
 def comment(text: str) -> Encoded:
     """Text behind a `#`: one line whatever it holds."""
-    return Encoded("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+    return Encoded("".join(c if visible(c) else c.encode("unicode_escape").decode() for c in text))
 
 
 def number(value: int) -> Encoded:

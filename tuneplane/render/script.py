@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import cache
 from typing import Any
 
@@ -12,7 +11,7 @@ from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
 from tuneplane.plan.build import home_path
 from tuneplane.plan.model import Plan, Ref, Variable
-from tuneplane.render import encode
+from tuneplane.render import contained, encode
 from tuneplane.render.encode import Encoded, NotEncodable
 from tuneplane.sites.model import Site
 
@@ -23,6 +22,8 @@ PREFIXES = {"host": "", "apptainer": "APPTAINERENV_"}
 
 def render(plan: Plan, site: Site) -> str:
     """The script's text. Raises InputError for a value that no script can hold, SiteError above the site's size."""
+    if plan.runtime == "apptainer":
+        contained.check(plan)
     try:
         text = str(_template("job.sbatch.j2").render(_context(plan, site)))
     except NotEncodable as error:
@@ -74,7 +75,7 @@ def _context(plan: Plan, site: Site) -> dict[str, Any]:
         "plan": plan,
         "site": site,
         "header": _header(plan, site),
-        "audit": shlex.join(plan.provenance.command),
+        "audit": " ".join(encode.word(item) for item in plan.provenance.command),
         "everywhere": everywhere,
         "on_node": on_node,
         "prefix": encode.verbatim(PREFIXES[plan.runtime]),

@@ -17,6 +17,7 @@ from tuneplane.errors import InputError, SiteError, nearest, shown
 from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.files import read_json, write_json, write_whole
 from tuneplane.plan.model import Plan
+from tuneplane.sites.folders import place
 from tuneplane.sites.model import Site
 
 RUN_FILE, JOB_FILE, SCRIPT_FILE, CANCEL_FILE = "run.json", "job.json", "job.sbatch", "cancel.json"
@@ -60,8 +61,7 @@ class Run:
 
 def runs_folder(site: Site) -> Path:
     """The site's folder of this user's runs."""
-    text = site.folders.runs.replace("{user}", getpass.getuser())
-    return Path(os.path.expanduser(text))
+    return Path(place(site, site.folders.runs))
 
 
 def create(site: Site, plan: Plan, script: str, files: Snapshot, helper: Snapshot) -> Run:

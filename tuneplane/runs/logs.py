@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +49,8 @@ def tail(path: Path, lines: int | None) -> tuple[bytes, int]:
                 block -= step
                 file.seek(block)
                 data = file.read(step) + data
-            kept = data.splitlines(keepends=True)[-lines:] if lines else []
+            # at line feeds alone: a progress bar's carriage returns make no lines
+            kept = io.BytesIO(data).readlines()[-lines:] if lines else []
             return b"".join(kept), size
     except OSError:
         return b"", 0

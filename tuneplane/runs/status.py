@@ -24,17 +24,19 @@ class Job:
     """What a scheduler says of a run's job.
 
     state: `unknown` when the scheduler does not know the job or cannot be asked; end: how it ended where the
-    scheduler tells it apart; note: the scheduler's own words.
+    scheduler tells it apart; note: the scheduler's own words; asked: whether the scheduler answered.
     """
 
     state: JobState
     end: Literal["", "cancelled", "timed-out", "failed"] = ""
     note: str = ""
+    asked: bool = True
 
 
 @dataclass(frozen=True)
 class Status:
-    """code: the exit code, None while there is none; why: one sentence; attempt: 0 before the first."""
+    """code: the exit code, None while there is none; why: one sentence; attempt: 0 before the first; asked: False
+    when it is unknown only because the scheduler did not answer."""
 
     state: RunState
     code: int | None = None
@@ -43,6 +45,7 @@ class Status:
     started: int | None = None
     ended: int | None = None
     node: int | None = None
+    asked: bool = True
 
     @property
     def final(self) -> bool:
@@ -72,6 +75,8 @@ def judge(run: Run, job: Job) -> Status:
         if run.submission.get("state") == "uncertain":
             return Status("uncertain", why=str(run.submission.get("why", "")))
         return Status("new", why=str(run.submission.get("why", "") or "never handed to the scheduler"))
+    if not job.asked:
+        return Status("unknown", why=job.note, attempt=attempt, started=started, asked=False)
     if (run.folder / CANCEL_FILE).exists():
         why = "cancelled" if attempts else "cancelled before it started"
         return Status("cancelled", why=why, attempt=attempt, started=started)
@@ -100,7 +105,7 @@ def _ended(run: Run, attempt: Path, record: dict[str, Any], number: int, job: Jo
     elif code != 0 and ((run.folder / CANCEL_FILE).exists() or job.end == "cancelled"):
         state, why = "cancelled", "cancelled while it ran"
     node = verdict.get("node")
-    started, ended = record.get("started"), record.get("ended")
+    started, ended = record.get("started") or _started([attempt]), record.get("ended")
     return Status(state, code, why, number, started, ended, node if isinstance(node, int) else None)
 
 
@@ -117,6 +122,8 @@ def _why(attempt: Path, record: dict[str, Any], verdict: dict[str, Any]) -> str:
         return f"{verdict.get('message', 'the command failed')}{place}"
     if decided == "killed":
         return f"the job script was killed by {record.get('signal')}"
+    if decided == "script" and record["code"] != 0:
+        return f"the job script ended with {record['code']} and left no record"
     if decided == "step" and record["code"] != 0:
         return f"the launcher ended with {record['code']} before a supervisor could say why"
     return ""

@@ -9,21 +9,22 @@ from pathlib import Path
 
 from tuneplane.cache import cache_get, cache_key, cache_put
 from tuneplane.errors import ImageError, shown
-from tuneplane.plan.model import Image
+from tuneplane.plan.model import NOT_REGISTERED, Image
 
 CHUNK = 1 << 22
 
 
 def find_image(given: str | None, runtime_id: str, images: dict[str, str]) -> Image | None:
-    """The image a run starts: `given` on the command line, else the site's for the runtime id; None without either.
+    """The image a run starts: `given` on the command line, else the site's for the runtime id.
 
-    A file that is not there has no digest. Raises ImageError for something that is no file.
+    A file that is not there has no digest, nor has a runtime id that no image is registered under; None when there
+    is no such id either. Raises ImageError for something that is no file.
     """
     if given is not None:
         return _described(os.path.abspath(given), runtime_id, "--image")
     if runtime_id in images:
         return _described(images[runtime_id], runtime_id, f"site image of {runtime_id}")
-    return None
+    return Image(f"{runtime_id}.sif", runtime_id, NOT_REGISTERED) if runtime_id else None
 
 
 def _described(path: str, runtime_id: str, source: str) -> Image:
@@ -32,7 +33,7 @@ def _described(path: str, runtime_id: str, source: str) -> Image:
     except OSError:
         return Image(path, runtime_id, source)
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError.of(f"{shown(path)} is not a file", source, "a SIF image")
+        raise ImageError.of(f"{shown(path, 400)} is not a file", source, "a SIF image")
     return Image(path, runtime_id, source, _sha256(Path(path), status), status.st_size)
 
 
@@ -49,6 +50,6 @@ def _sha256(path: Path, status: os.stat_result) -> str:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
     except OSError as error:
-        raise ImageError.of(f"cannot read the image {shown(str(path))}: {error.strerror}") from None
+        raise ImageError.of(f"cannot read the image {shown(str(path), 400)}: {error.strerror}") from None
     cache_put(key, digest.hexdigest().encode())
     return digest.hexdigest()

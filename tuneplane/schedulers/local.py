@@ -63,7 +63,8 @@ def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
     """Running while the keeper lives; what another host keeps cannot be told from here."""
     found = {}
     for run in runs:
-        life = alive(run.job["keeper"]) if run.job else False
+        keeper = run.job.get("keeper") if run.job else None
+        life = alive(keeper) if isinstance(keeper, dict) else None if run.job else False
         found[run.id] = Job("unknown" if life is None else "running" if life else "ended")
     return found
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 from tuneplane.files import read_json, write_json
 from tuneplane.runs.folder import SCRIPT_FILE, read_run
@@ -77,7 +78,7 @@ def _record(folder: Path, code: int, timed_out: bool) -> None:
         record = {
             "attempt": int(attempts[-1].name),
             "code": status,
-            "decided_by": "killed",
+            "decided_by": "killed" if name else "script",
             "signal": name,
             "ended": int(time.time()),
         }
@@ -92,6 +93,7 @@ def _keep(folder: str) -> int:
     """Hand the run to submitit and print who keeps it."""
     import submitit
 
+    answer = _let_go()
     logs = Path(folder, "keeper")
     executor = submitit.LocalExecutor(folder=logs)
     run = read_run(Path(folder))
@@ -102,8 +104,19 @@ def _keep(folder: str) -> int:
         timeout_min=run.plan["seconds"] / 60 + 10, gpus_per_node=gpus, stderr_to_stdout=True
     )
     job = executor.submit(run_script, folder)
-    print(json.dumps(identity(int(job.job_id))))
+    answer.write(json.dumps(identity(int(job.job_id))))
+    answer.close()
     return 0
+
+
+def _let_go() -> TextIO:
+    """Standard output for this process alone, as is standard error: the keeper would hold them open to the job's
+    end, and whoever submits reads them to their end."""
+    answer, sys.stderr = (os.fdopen(os.dup(number), "w") for number in (1, 2))
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    return answer
 
 
 if __name__ == "__main__":

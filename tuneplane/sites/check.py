@@ -9,9 +9,9 @@ from tuneplane.documents.tree import Node, at
 from tuneplane.durations import parse_duration
 from tuneplane.errors import Problem, nearest, shown
 from tuneplane.sites.model import Profile, Site
-from tuneplane.sites.options import OWNED, USER_OPTIONS
+from tuneplane.sites.options import ALWAYS, OWNED, USER_OPTIONS
 
-_SIZE = re.compile(r"\d+[KMGT]?\Z")
+_SIZE = re.compile(r"[0-9]+[KMGT]?\Z")
 _PROFILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 _GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -35,7 +35,7 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
         yield fault(str(error), "default_time")
     for name, profile in site.profiles.items():
         for what, key in _profile(name, profile):
-            yield fault(what, "profiles", name, key)
+            yield fault(what, "profiles", name, *key)
     for name in site.slurm.options:
         if name not in USER_OPTIONS:
             close = nearest(name, USER_OPTIONS)
@@ -45,8 +45,21 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
     for name, value in site.slurm.add.items():
         if name in OWNED or not re.fullmatch(r"[a-z][a-z-]*", name):
             yield fault(f"the directive {shown(name)} cannot be added", "slurm", "add", name)
-        if not isinstance(value, (str, int)) or value is False:
-            yield fault("a directive's value is text, a number or true", "slurm", "add", name)
+        if not isinstance(value, (str, int)) or value is False or not str(value).isprintable():
+            yield fault("a directive's value is printable text, a number or true", "slurm", "add", name)
+    for i, name in enumerate(site.slurm.omit):
+        if name in ALWAYS:
+            yield fault(f"every script needs the directive {shown(name)}", "slurm", "omit", i)
+        elif name not in OWNED and name.replace("-", "_") not in USER_OPTIONS:
+            yield fault(f"tp writes no directive {shown(name)}", "slurm", "omit", i)
+    for path in (
+        ("freeze", "max_bytes"),
+        ("freeze", "max_files"),
+        ("slurm", "max_script_size"),
+        ("slurm", "submit_timeout"),
+    ):
+        if getattr(getattr(site, path[0]), path[1]) < 1:
+            yield fault("a limit is at least 1", *path)
     for name in site.environment:
         if not _VARIABLE.match(name):
             yield fault(f"{shown(name)} is no name of a variable", "environment", name)
@@ -60,26 +73,27 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
         yield fault("a site on the host has no images", "runtime", "images")
 
 
-def _profile(name: str, profile: Profile) -> Iterator[tuple[str, str]]:
+def _profile(name: str, profile: Profile) -> Iterator[tuple[str, list[str]]]:
+    """What is wrong, and the keys below the profile where it stands."""
     if not _PROFILE_NAME.match(name):
-        yield f"{shown(name)} is no name of a profile", ""
+        yield f"{shown(name)} is no name of a profile", []
     if not _GPU_TYPE.match(profile.gpu_type):
-        yield f"{shown(profile.gpu_type)} is no GPU type", "gpu_type"
+        yield f"{shown(profile.gpu_type)} is no GPU type", ["gpu_type"]
     for key in ("gpus_per_node", "max_nodes"):
         if getattr(profile, key) < 0:
-            yield "a count is not negative", key
+            yield "a count is not negative", [key]
     for key in ("cpus_per_node", "processes_per_node"):
         if getattr(profile, key) < 1:
-            yield "a count is at least 1", key
+            yield "a count is at least 1", [key]
     for key in ("memory", "memory_per_gpu"):
         value = getattr(profile, key)
         if value and not _SIZE.match(value):
-            yield f"{shown(value)} is no memory size of Slurm such as `1800G`", key
+            yield f"{shown(value)} is no memory size of Slurm such as `1800G`", [key]
     if profile.max_time:
         try:
             parse_duration(profile.max_time)
         except ValueError as error:
-            yield str(error), "max_time"
+            yield str(error), ["max_time"]
 
 
 def _places(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]

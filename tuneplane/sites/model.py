@@ -24,7 +24,8 @@ class Slurm:
     """What this Slurm expects of a script.
 
     options: what a user may set under `resources`; omit: directives of ours that this site does not take;
-    add: directives it wants in every script, `true` for a flag; max_script_size: bytes, as slurm.conf has it.
+    add: directives it wants in every script, `true` for a flag; max_script_size: bytes, as slurm.conf has it;
+    submit_timeout: seconds that sbatch may take.
     """
 
     gpu_request: GpuRequest = "gres"
@@ -33,6 +34,7 @@ class Slurm:
     add: dict[str, Any] = field(default_factory=dict)
     job_name: str = "{experiment}"
     max_script_size: int = 4 << 20
+    submit_timeout: int = 120
 
 
 @document

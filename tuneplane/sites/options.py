@@ -13,6 +13,9 @@ OWNED = frozenset(
 )
 """Set by `tp` alone: they follow from the plan, or the script would no longer tell what runs."""
 
+ALWAYS = frozenset("nodes time output export propagate requeue no-requeue".split())
+"""Of these no site can do without: a script would run otherwise than it says."""
+
 
 def _text(value: str) -> str:
     if not value or len(value) > 1024 or not value.isprintable():

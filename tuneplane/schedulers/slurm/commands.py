@@ -6,14 +6,16 @@ SQUEUE_PARTITION set, running jobs vanish from squeue with status 0.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tuneplane.schedulers.environment import clean_environment
 from tuneplane.sites.model import Site
 
 QUERY_SECONDS = 30
-SUBMIT_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,30 @@ def ask(
 ) -> Answer:
     """Run a command of Slurm from the site's PATH, with `text` as its standard input."""
     environment = {**clean_environment(), "PATH": ":".join(site.path)}
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            argv,
-            env=environment,
-            cwd=cwd,
-            input=text.encode(),
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-            start_new_session=True,
+        process = subprocess.Popen(
+            argv, env=environment, cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
-    except subprocess.TimeoutExpired:
-        return Answer(None, "", "")
     except OSError as error:
         return Answer(None, "", f"cannot run {argv[0]}: {error.strerror}")
-    return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    with process:
+        try:
+            out, err = process.communicate(text.encode(), timeout=seconds)
+        except subprocess.TimeoutExpired as late:
+            _end(process)
+            return Answer(None, (late.stdout or b"").decode(errors="replace"), "")
+    return Answer(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the command with all of its session: a wrapper's own child would go on and submit when nobody looks."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # one that left the session may still hold the pipes: what it says is not waited for
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
 
 
 def cluster_option(cluster: str) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tuneplane.durations import spoken
 from tuneplane.errors import Problem, SiteError, nearest, shown
 from tuneplane.schedulers import Wishes
+from tuneplane.schedulers.slurm.after import dependency
 from tuneplane.schedulers.slurm.commands import ask
 from tuneplane.sites.model import Site
 
@@ -45,6 +46,8 @@ def check(site: Site, script: str, wishes: Wishes) -> list[str]:
     else:
         problems += _partition_problems(asked, partitions)
     problems += _account_problems(site, asked)
+    if wishes.after is not None:
+        dependency(wishes.after, site)
     if problems:
         raise SiteError(*problems)
     return notes

@@ -6,11 +6,13 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from tuneplane.runs.folder import Run, read_run
 from tuneplane.runs.status import Job
 from tuneplane.schedulers.slurm.commands import ask, cluster_option
+from tuneplane.schedulers.slurm.record import accept, claimed
 from tuneplane.sites.model import Site
 
 _SEPARATOR = "\x1f"
@@ -71,7 +73,10 @@ def queue(site: Site, cluster: str = "") -> list[Row]:
 
 
 def accounted(site: Site, ids: Iterable[str], cluster: str = "") -> list[Row]:
-    """Those of `ids` that the accounting knows; none where there is no accounting. Raises CannotAsk."""
+    """Those of `ids` that the accounting knows; none where there is no accounting. Raises CannotAsk.
+
+    Their folders are as the accounting stores them, see `_stored`.
+    """
     fields = "JobIDRaw,State,Reason,WorkDir"
     answer = ask(
         site,
@@ -110,7 +115,7 @@ def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
         try:
             found |= _of_cluster(members, site, cluster)
         except CannotAsk as error:
-            found |= {run.id: Job("unknown", note=str(error)) for run in members}
+            found |= {run.id: Job("unknown", note=str(error), asked=False) for run in members}
     return found
 
 
@@ -123,34 +128,42 @@ def _by_cluster(runs: list[Run]) -> dict[str, list[Run]]:
 
 
 def _of_cluster(runs: list[Run], site: Site, cluster: str) -> dict[str, Job]:
-    from tuneplane.schedulers.slurm.submit import adopt
-
     rows = queue(site, cluster)
-    by_folder = {row.folder: row for row in rows}
+    by_folder = {row.folder: row.job for row in rows}
     found: dict[str, Job] = {}
     missing: list[Run] = []
     for run in runs:
-        if run.job is None and str(run.folder) in by_folder:
-            adopt(run, by_folder[str(run.folder)].job, cluster)
+        if run.job is None and (job := claimed(run) or by_folder.get(str(run.folder), "")):
+            accept(run, job, cluster)
             run = read_run(run.folder) or run
-        row = _newest(rows, run)
+        row = _newest(rows, run, str(run.folder))
+        if row is None and run.job is not None and (job := claimed(run)) not in ("", run.job["id"]):
+            # what sbatch, or a wrapper of it, printed was not the job's id
+            accept(run, job, cluster)
+            run = read_run(run.folder) or run
+            row = _newest(rows, run, str(run.folder))
         if row is not None:
             found[run.id] = _job(row)
         elif run.job is not None:
             missing.append(run)
     known = accounted(site, [run.job["id"] for run in missing if run.job], cluster) if missing else []
     for run in missing:
-        row = _newest(known, run)
+        row = _newest(known, run, _stored(run.folder))
         found[run.id] = _job(row) if row else Job("unknown")
     return found
 
 
-def _newest(rows: list[Row], run: Run) -> Row | None:
-    """The last row of the run's job; a requeued job has a row for each start in the accounting."""
+def _newest(rows: list[Row], run: Run, folder: str) -> Row | None:
+    """The last row of the run's job in `folder`; a requeued job has a row for each start in the accounting."""
     if run.job is None:
         return None
-    matching = [row for row in rows if row.job == run.job["id"] and row.folder == str(run.folder)]
+    matching = [row for row in rows if row.job == run.job["id"] and row.folder == folder]
     return matching[-1] if matching else None
+
+
+def _stored(folder: Path) -> str:
+    """A folder as the accounting stores it: slurmctld writes a backtick for each double quote (seen on 24.11)."""
+    return str(folder).replace('"', "`")
 
 
 def _job(row: Row) -> Job:
@@ -161,4 +174,6 @@ def _job(row: Row) -> Job:
     if row.state not in _ENDS:
         return Job("unknown", note=f"Slurm says {row.state}")
     end = _ENDS[row.state]
+    if row.reason == "DependencyNeverSatisfied":
+        return Job("ended", end, "the run it was to come after did not complete")
     return Job("ended", end, f"Slurm says {row.state}" if end else "")

@@ -9,35 +9,42 @@ from __future__ import annotations
 import re
 import time
 
-from tuneplane.errors import SchedulerError, UsageError
-from tuneplane.files import write_json
-from tuneplane.runs.folder import JOB_FILE, SCRIPT_FILE, SUBMISSION_FILE, Run
+from tuneplane.errors import SchedulerError
+from tuneplane.runs.folder import SCRIPT_FILE, Run
 from tuneplane.schedulers import Wishes
-from tuneplane.schedulers.slurm.commands import SUBMIT_SECONDS, Answer, ask
+from tuneplane.schedulers.slurm.after import dependency
+from tuneplane.schedulers.slurm.commands import Answer, ask
 from tuneplane.schedulers.slurm.query import CannotAsk, queue
+from tuneplane.schedulers.slurm.record import accept, claimed, note
 from tuneplane.sites.model import Site
 
-_PARSABLE = re.compile(r"([1-9][0-9]*)(?:;([A-Za-z0-9_.-]+))?\Z", re.ASCII)
+_PARSABLE = re.compile(r"([1-9][0-9]*)(?:;([A-Za-z0-9_.-]+))?", re.ASCII)
+_MAYBE_SENT = re.compile(
+    r"timed out|contact|connect|communicat|zero bytes|(receive|send) failure", re.IGNORECASE
+)
+"""sbatch ends with 1 and `Socket timed out` while a slow controller goes on to take the job (22.05 to 26.05)."""
 LOOKUPS, PAUSE_SECONDS = 3, 1.0
 
 
 def submit(run: Run, site: Site, wishes: Wishes) -> None:
     """Hand the run to sbatch. Raises SchedulerError when Slurm refused it, or when that cannot be known."""
+    command = _command(run, site, wishes)
     # written first: a `tp` that dies from here on leaves a run that is looked up, never one that is sent again
-    _note(run, "uncertain", "tp ended before Slurm had answered")
-    answer = ask(site, _command(run, wishes), seconds=SUBMIT_SECONDS, cwd=str(run.folder))
-    parsed = _parsed(answer.out) if answer.good else None
-    if parsed:
-        _accept(run, *parsed)
+    note(run, "uncertain", "tp ended before Slurm had answered")
+    answer = ask(site, command, seconds=site.slurm.submit_timeout, cwd=str(run.folder))
+    plain = _PARSABLE.fullmatch(answer.out.strip())
+    if answer.good and plain:
+        accept(run, plain[1], plain[2] or "")
         return
-    found = _lookup(run, site)
-    if found is not None and found:
-        _accept(run, found[0], "")
+    named = _named(answer.out)
+    found = _lookup(run, site, named)
+    if found:
+        accept(run, *found)
         return
-    if found is not None and answer.status is not None and not answer.good:
-        _note(run, "refused", f"sbatch: {answer.last_words}")
+    if found is not None and _refused(answer):
+        note(run, "refused", f"sbatch: {answer.last_words}")
         raise SchedulerError.of(f"Slurm did not take the job: {answer.last_words}", str(run.folder))
-    _note(run, "uncertain", _doubt(answer))
+    note(run, "uncertain", _doubt(answer))
     raise SchedulerError.of(
         f"it is not known whether Slurm took {run.id}: {_doubt(answer)}",
         str(run.folder),
@@ -45,58 +52,46 @@ def submit(run: Run, site: Site, wishes: Wishes) -> None:
     )
 
 
-def _command(run: Run, wishes: Wishes) -> list[str]:
-    options = []
-    if wishes.hold:
-        options.append("--hold")
-    if wishes.after is not None:
-        if wishes.after.job is None:
-            raise UsageError.of(f"{wishes.after.id} has no job to wait for")
-        options += [f"--dependency=afterok:{wishes.after.job['id']}", "--kill-on-invalid-dep=yes"]
+def _command(run: Run, site: Site, wishes: Wishes) -> list[str]:
+    options = ["--hold"] if wishes.hold else []
+    if wishes.after is not None and (condition := dependency(wishes.after, site)):
+        options += [f"--dependency={condition}", "--kill-on-invalid-dep=yes"]
     return ["sbatch", "--parsable", f"--chdir={run.folder}", *options, SCRIPT_FILE]
 
 
-def _parsed(text: str) -> tuple[str, str] | None:
-    """Job id and cluster from `--parsable`; a site's wrapper may print a banner before."""
-    for line in reversed(text.splitlines()):
-        if match := _PARSABLE.match(line.strip()):
-            return match.group(1), match.group(2) or ""
-    return None
+def _named(text: str) -> dict[str, str]:
+    """Job id → cluster of every line that looks like one: a site's wrapper may print more around it."""
+    lines = filter(None, (_PARSABLE.fullmatch(line.strip()) for line in text.splitlines()))
+    return {match[1]: match[2] or "" for match in lines}
 
 
-def _lookup(run: Run, site: Site) -> list[str] | None:
-    """Ids of the jobs whose working folder is the run's; None when Slurm cannot be asked."""
-    found: list[str] = []
+def _lookup(run: Run, site: Site, named: dict[str, str]) -> tuple[str, str] | tuple[()] | None:
+    """Id and cluster of the job whose working folder is the run's, empty without one; None when Slurm cannot be asked.
+
+    named: what sbatch printed, which may say on which cluster to look.
+    """
     for attempt in range(LOOKUPS):
         if attempt:
             time.sleep(PAUSE_SECONDS)
         try:
-            found = [row.job for row in queue(site) if row.folder == str(run.folder)]
+            for cluster in sorted({"", *named.values()}):
+                ids = [row.job for row in queue(site, cluster) if row.folder == str(run.folder)]
+                if ids:
+                    return min(ids, key=lambda job: (job not in named, int(job))), cluster
         except CannotAsk:
             return None
-        if found:
-            break
-    return sorted(found, key=int)
+        if job := claimed(run):
+            # it has run already, and Slurm has forgotten it
+            return job, ""
+    return ()
+
+
+def _refused(answer: Answer) -> bool:
+    """Whether the job was certainly not taken, given that Slurm shows none."""
+    return answer.status is not None and answer.status > 0 and not _MAYBE_SENT.search(answer.err)
 
 
 def _doubt(answer: Answer) -> str:
     if answer.status is None:
         return answer.last_words
     return f"sbatch ended with {answer.status} and named no job" if answer.good else answer.last_words
-
-
-def _note(run: Run, state: str, why: str) -> None:
-    write_json(run.folder / SUBMISSION_FILE, {"state": state, "why": why, "at": int(time.time())})
-
-
-def _accept(run: Run, job: str, cluster: str) -> None:
-    write_json(
-        run.folder / JOB_FILE,
-        {"scheduler": "slurm", "id": job, "cluster": cluster, "submitted": int(time.time())},
-    )
-    (run.folder / SUBMISSION_FILE).unlink(missing_ok=True)
-
-
-def adopt(run: Run, job: str, cluster: str) -> None:
-    """Record the job that was found for an uncertain run."""
-    _accept(run, job, cluster)
