@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tuneplane.visible import visible
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -89,7 +91,7 @@ class RunEndedBadly(TuneplaneError):
 def shown(value: object, limit: int = 80) -> str:
     """`value` in backticks for a message: control characters escaped, cut at `limit` characters."""
     text = (value if isinstance(value, str) else str(value)) or '""'
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = "".join(c if visible(c) else c.encode("unicode_escape").decode() for c in text)
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return f"`{text}`"

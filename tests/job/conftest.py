@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # The shell that runs `helper/start`, for trying others: `bash --posix`, `busybox sh`.
 SHELL = os.environ.get("TUNEPLANE_TEST_SHELL", "/bin/sh").split()
 STRANGE = "run of 'the' \"é世\" $(touch pwned)"
-TOOLS = "sh sleep date mv ln rm cat tr sed cut cksum grep uname setsid kill env printf touch echo true"
+TOOLS = "sh sleep date mv ln rm cat tr sed cut cksum grep uname tail setsid kill env printf touch echo true"
 
 
 def build_helper(folder: Path) -> Path:

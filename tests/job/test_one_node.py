@@ -83,6 +83,12 @@ def test_environment_of_the_command(any_run):
     assert 10000 < port < 61000
 
 
+def test_the_supervisor_speaks_on_lines_of_its_own(any_run):
+    assert any_run.go("sh", "-c", "printf 'no end of line'; exit 7") == 7
+    assert "no end of line\ntuneplane: the command ended with exit code 7\n" in any_run.log()
+    assert "\n\n" not in any_run.log()
+
+
 def test_home_comes_under_another_name(any_run):
     assert any_run.go("sh", "-c", 'printf "<%s>" "$HOME"', TUNEPLANE_HOME="/scr atch/home") == 0
     assert "</scr atch/home>" in any_run.log()

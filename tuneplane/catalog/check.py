@@ -13,6 +13,7 @@ from tuneplane.catalog.rules import TOPOLOGY, names_in
 from tuneplane.core_version import satisfies
 from tuneplane.documents.tree import Node, at, find
 from tuneplane.errors import Problem, nearest, shown
+from tuneplane.visible import visible
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
@@ -92,7 +93,7 @@ class Checker:
 
     def line(self, text: str, *path: str | int) -> Iterator[Problem]:
         """Texts stand in comments of `config.yaml` and in tables."""
-        if not text.isprintable():
+        if not visible(text):
             yield self.problem(f"{shown(text)} is not one line of printable text", *path)
 
     def flag(self, text: str, *path: str) -> Iterator[Problem]:

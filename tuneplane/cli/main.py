@@ -93,7 +93,10 @@ def tp(ctx: click.Context, site: str | None) -> None:
 
 
 def main() -> None:
-    """The console script. Exit codes are those of the design: see README."""
+    """The console script. Exit codes are those of the README."""
+    if sys.getfilesystemencoding() != "utf-8":
+        # in other locales arguments, paths and output would be other bytes than the same command's elsewhere
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     sys.exit(run(sys.argv[1:]))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from tuneplane.visible import visible
+
 
 def emit_json(data: Any) -> None:
     """One JSON document on stdout."""
@@ -37,7 +39,7 @@ def typed(*words: str) -> str:
 
 def clean(text: str) -> str:
     """`text` on one line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if visible(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def note(text: str) -> None:

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from tuneplane.errors import InputError, shown
+from tuneplane.visible import visible
 
 MAX_BYTES = 1 << 20
 _PLAIN = re.compile(r"-?[A-Za-z0-9_./+][A-Za-z0-9_./+-]*\Z")
@@ -18,7 +19,7 @@ def flow(text: str) -> str:
     """`text` as one value of a YAML document, in a list or alone, with quotes where it needs them."""
     if _PLAIN.match(text) and text.lower() != "null":
         return text
-    return '"' + "".join(_ESCAPES.get(c, c) if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
+    return '"' + "".join(_ESCAPES.get(c, c) if visible(c) else f"\\U{ord(c):08x}" for c in text) + '"'
 
 
 def read_text(path: Path, name: str, limit: int = MAX_BYTES) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tuneplane.errors import InputError, nearest, shown
 from tuneplane.experiment.config import CONFIG_FILE
+from tuneplane.visible import visible
 
 LOCK_FILE = "recipe.lock.json"
 MAX_NAME_BYTES = 100
@@ -25,11 +26,7 @@ class Experiment:
 def check_name(name: str) -> None:
     """Raises InputError for a name that could not stand in a path, a directive or a message as it is."""
     bad = (
-        not name
-        or not name.isprintable()
-        or "/" in name
-        or name[0] in "-."
-        or len(name.encode()) > MAX_NAME_BYTES
+        not name or not visible(name) or "/" in name or name[0] in "-." or len(name.encode()) > MAX_NAME_BYTES
     )
     if bad:
         expected = (

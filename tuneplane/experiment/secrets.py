@@ -191,6 +191,9 @@ def _line(raw: bytes, values: dict[str, str]) -> tuple[str, str] | None:
         return "is not `NAME=value`", "`NAME=value`, or `#` before a comment"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return "has an invalid name", "a name of letters, digits and `_`, with no space before or after it"
+    if any("\x80" <= character <= "\x9f" for character in value):
+        # Apptainer 1.4.5 loses every variable behind U+0080 and still ends with 0
+        return "holds a control character", "printable text"
     if value.startswith(("'", '"')):
         return "has a value in quotes", "the bare value: it is taken verbatim to the end of the line"
     if name in values:

@@ -31,7 +31,7 @@ class Records:
     def _open_log(self, name: str) -> int:
         """A descriptor to append to, which the command gets as its output; -1 when it cannot be opened."""
         try:
-            return os.open(os.path.join(self.folder, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            return os.open(os.path.join(self.folder, name), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
             complain(f"cannot write {name}: {error.strerror}")
             return -1
@@ -40,9 +40,15 @@ class Records:
         """One line of the supervisor's own in the node's log."""
         if self.log >= 0:
             try:
-                os.write(self.log, f"tuneplane: {_one_line(text)}\n".encode("utf-8", "backslashreplace"))
+                line = f"tuneplane: {_one_line(text)}\n".encode("utf-8", "backslashreplace")
+                os.write(self.log, (b"\n" if self._inside_a_line() else b"") + line)
             except OSError as error:
                 complain(f"cannot write the log of node {self.rank}: {error.strerror}; it would say: {text}")
+
+    def _inside_a_line(self) -> bool:
+        """Whether what the command wrote last has no end of line."""
+        size = os.fstat(self.log).st_size
+        return size > 0 and os.pread(self.log, 1, size - 1) != b"\n"
 
     def phase(self, node: int, phase: str, t: float, **more: Any) -> None:
         """Append one milestone; `t` in unix seconds. Only the head does this.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tuneplane.durations import slurm_time
@@ -23,9 +24,8 @@ def directives(
 ) -> list[Directive]:
     """Every directive of the job. names: what the site's job name pattern may use, `experiment` and `method`."""
     options = user_options(site, made, resources, faults)
-    job_name = site.slurm.job_name
-    for key, value in names.items():
-        job_name = job_name.replace("{" + key + "}", value)
+    # in one pass: a name that looks like a field of the pattern stays what it is
+    job_name = re.sub(r"\{(\w+)\}", lambda field: names.get(field[1], field[0]), site.slurm.job_name)
     lines = [
         Directive("job-name", job_name, "site"),
         *options,

@@ -10,6 +10,7 @@ from tuneplane.durations import parse_duration
 from tuneplane.errors import Problem, nearest, shown
 from tuneplane.sites.model import Profile, Site
 from tuneplane.sites.options import ALWAYS, OWNED, USER_OPTIONS
+from tuneplane.visible import visible
 
 _SIZE = re.compile(r"[0-9]+[KMGT]?\Z")
 _PROFILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
@@ -45,7 +46,7 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
     for name, value in site.slurm.add.items():
         if name in OWNED or not re.fullmatch(r"[a-z][a-z-]*", name):
             yield fault(f"the directive {shown(name)} cannot be added", "slurm", "add", name)
-        if not isinstance(value, (str, int)) or value is False or not str(value).isprintable():
+        if not isinstance(value, (str, int)) or value is False or not visible(str(value)):
             yield fault("a directive's value is printable text, a number or true", "slurm", "add", name)
     for i, name in enumerate(site.slurm.omit):
         if name in ALWAYS:

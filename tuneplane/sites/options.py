@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from tuneplane.errors import shown
+from tuneplane.visible import visible
 
 OWNED = frozenset(
     "array dependency output error input chdir nodes ntasks ntasks-per-node cpus-per-task gres gpus gpus-per-node "
@@ -18,7 +19,7 @@ ALWAYS = frozenset("nodes time output export propagate requeue no-requeue".split
 
 
 def _text(value: str) -> str:
-    if not value or len(value) > 1024 or not value.isprintable():
+    if not value or len(value) > 1024 or not visible(value):
         raise ValueError(f"{shown(value)} is not 1 to 1024 printable characters")
     return value
 
