@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.text import decoded, read_text
+from tuneplane.documents.tree import Mark, Scalar
 from tuneplane.errors import ImageError, InputError
-from tuneplane.experiment.config import CONFIG_FILE, Config, Located, read_config
+from tuneplane.experiment.config import CONFIG_FILE, Config, Located, Written, read_config
 from tuneplane.experiment.freeze import Limits, freeze
 from tuneplane.experiment.locate import LOCK_FILE, Experiment, find_experiment
-from tuneplane.experiment.locations import locate
+from tuneplane.experiment.locations import locate, locate_path
 from tuneplane.experiment.lock import admit, read_lock
 from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.plan.build import Inputs, Request, make_plan
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Plan
+from tuneplane.plan.paths import path_value
 from tuneplane.runs.helper import helper
 from tuneplane.runtimes.image import find_image
 from tuneplane.sites.catalog import catalog_of
@@ -80,7 +83,7 @@ def prepare(word: str, site_name: str | None, request: Request, language: str = 
         site_digest=named_site.digest,
         site=site,
         request=request,
-        located=_located(experiment, config, place(site, site.folders.model_cache)),
+        located=_located(experiment, config, recipe, request, files, place(site, site.folders.model_cache)),
         image=find_image(request.image, recipe.runtime_id, site.runtime.images)
         if site.runtime.kind != "host"
         else None,
@@ -126,12 +129,36 @@ def _frozen_data(experiment: Experiment, files: Snapshot, name: str) -> bytes:
     return data
 
 
-def _located(experiment: Experiment, config: Config, cache: str) -> dict[str, Located]:
-    """Model and data of the configuration by key. cache: the site's model cache."""
+def _located(
+    experiment: Experiment, config: Config, recipe: Recipe, request: Request, files: Snapshot, cache: str
+) -> dict[str, Located]:
+    """Model, data and path parameters by key, less those that are frozen. cache: the site's model cache."""
     given = {"model": config.model, **{f"data.{key}": item for key, item in config.data.items()}}
-    return {
+    found = {
         key: locate(key, item, experiment.folder, cache) for key, item in given.items() if item is not None
     }
+    frozen = [file.path for file in files.files]
+    for name, item in _path_parameters(recipe, config, request):
+        value = path_value(str(experiment.folder), frozen, item.text)
+        if isinstance(value, str):
+            found[f"params.{name}"] = locate_path(f"params.{name}", item, value)
+    return found
+
+
+def _path_parameters(recipe: Recipe, config: Config, request: Request) -> Iterator[tuple[str, Written]]:
+    """The paths that the command line, or else the configuration, gives to parameters."""
+    for name, parameter in recipe.parameters.items():
+        names = {name, parameter.alias} - {""}
+        texts = [text for key, text in request.settings if key in names]
+        if parameter.type != "path":
+            continue
+        if texts:
+            yield name, Written(texts[-1], Mark("command line"), f"--set {name}")
+            continue
+        for key in names & config.params.keys():
+            node = config.params[key].node
+            if isinstance(node, Scalar) and node.text:
+                yield name, Written(node.text, config.params[key].mark, config.params[key].key)
 
 
 def _command(experiment: Experiment, named_site: NamedSite, request: Request) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ class Ready:
     notes: list[str]
 
 
-def ready(word: str, site_name: str | None, request: Request, wishes: Wishes) -> Ready:
+def ready(word: str, site_name: str | None, request: Request, wishes: Wishes, language: str = "en") -> Ready:
     """Check everything that can be known before the queue. Raises what is wrong; nothing has been written then."""
-    prepared = prepare(word, site_name, request)
+    prepared = prepare(word, site_name, request, language)
     prepared.insist()
     site = prepared.named_site.site
     script = render(prepared.plan, site)

@@ -51,6 +51,8 @@ TOP = [
     ("launch: {kind: torchrun, entry: {experiment: main.py}}", "launch: {kind: ray, entry: {experiment: a}} # HERE",
      "`ray` does not fit", "launch.kind", "input should be 'process' or 'torchrun'"),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {A-B: x} # HERE", "`A-B` is no name of a variable", "environment.A-B", ""),
+    ("data: {kind: text}", "data: {kind: text}\nenvironment: {RANK: '0'} # HERE", "`RANK` belongs to the launcher", "environment.RANK", ""),
+    ("data: {kind: text}", "data: {kind: text}\nenvironment: {API_KEY: x} # HERE", "`API_KEY` looks like a secret, which stands in the secrets file", "environment.API_KEY", ""),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {NCCL_X: 1} # HERE", "`1` is not text", "environment.NCCL_X", "text"),
     ("data: {kind: text}", "data: {kind: text, train: maybe} # HERE", "`maybe` does not fit", "data.train", "input should be 'none', 'optional' or 'required'"),
 ]  # fmt: skip

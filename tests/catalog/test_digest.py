@@ -155,3 +155,17 @@ def test_starters_and_other_defaults_of_the_framework_do_not_count(tmp_path: Pat
 
 def test_the_digest_is_a_sha256() -> None:
     assert re.fullmatch("[0-9a-f]{64}", digest(FULL))
+
+
+def test_a_field_that_a_later_tp_gives_to_manifests_changes_no_digest() -> None:
+    """Such a field is as it is by default in every recipe that does not use it: those are not in the digest."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Later(Recipe):
+        pools: dict[str, str] = dataclasses.field(default_factory=dict)
+        exporter: str = ""
+
+    now: Recipe = construct(Recipe, FULL)
+    fields = {field.name: getattr(now, field.name) for field in dataclasses.fields(now)}
+    assert Later(**fields).digest == now.digest
+    assert Later(**fields, exporter="x").digest != now.digest

@@ -320,6 +320,9 @@ TOGETHER = {
 
 ABSENT = {
     "no model": Case("model: weights\n", compiles=True),
+    "no path of a parameter": Case(
+        SOUND + "params: {template: missing/chat.jinja}\n", method="toy/tuned", site="bench", compiles=True
+    ),
     "no model, absolute": Case("model: /nowhere/weights\n", compiles=True),
     "no data": Case("data:\n  train: data/train.parquet\n  validation: ../test\n", compiles=True),
     "--model and the like": Case(
@@ -400,6 +403,12 @@ def test_what_is_absent_compiles_and_the_script_ends_in_its_checks(world: World,
     assert said.out.startswith("#!/bin/bash -p\n") and said.out.endswith("\n")
     assert said.out.count("tp_missing=") == len(said.err.splitlines())
     assert ("digest unknown" in said.out) == ("image" in name)
+
+
+def test_a_broken_rule_is_told_in_the_locales_language(world: World) -> None:
+    prepared(world, CASES["value: a broken rule over the topology"])
+    said = world.tp("validate", "exp", LC_ALL="zh_CN.UTF-8")
+    assert said.code == 3 and said.err.startswith("error: batch_size 必须是进程数的整数倍\n")
 
 
 def test_a_script_over_the_sites_size(world: World) -> None:

@@ -351,3 +351,10 @@ def test_problems_of_all_kinds_come_together_under_the_lowest_code(tuned: Recipe
     code, problems = refused(tuned, text, site=site(slurm=OPEN))
     assert code == 3 and {what for what, _ in problems} >= {
         "`9` is out of range", "there is no profile `h100`, did you mean `h200`?", "90 could be 90 minutes (as Slurm reads it) or 90 seconds"}  # fmt: skip
+
+
+def test_a_part_of_a_node_that_is_taken_whole_asks_for_all_its_cpus() -> None:
+    whole = made("h200:8", exclusive="always")
+    part = made("h200:2", exclusive="always")
+    assert (part.gpus_per_node, part.processes_per_node) == (2, 2)
+    assert part.cpus_per_node == whole.cpus_per_node

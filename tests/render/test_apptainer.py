@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from render.places import SHOW, Place, arrived, odd_config, yaml
 from render.values import in_parts, odd, texts
 
-from tuneplane.render.contained import CHANGED, MAX_BYTES, OWN_NAMES, size
+from tuneplane.plan.apptainer import CHANGED, MAX_BYTES, OWN_NAMES, size
 from tuneplane.render.encode import word
 from tuneplane.render.script import _template
 

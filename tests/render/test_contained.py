@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from render.places import Place
 
-from tuneplane.render.contained import size
+from tuneplane.plan.apptainer import size
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ SLURM, PROFILE, RUNTIME, FOLDERS = (
     "folders: {runs: /runs",
 )
 FAULTS = [
+    ("default_time: 4h", "default_time: 4h\nenvironment: {A-B: x}", "`A-B` is no name of a variable", "environment.A-B", ""),
+    ("default_time: 4h", "default_time: 4h\nenvironment: {MASTER_PORT: '1'}", "`MASTER_PORT` belongs to the launcher", "environment.MASTER_PORT", ""),
+    ("default_time: 4h", "default_time: 4h\nenvironment: {HF_TOKEN: x}", "`HF_TOKEN` looks like a secret, which stands in the secrets file", "environment.HF_TOKEN", ""),
     ("default_profile: h200:8", "default_profile: h100:8", "there is no profile `h100:8`", "default_profile", "one of h200"),
     ("default_time: 4h", "default_time: '90'", "90 could be 90 minutes (as Slurm reads it) or 90 seconds", "default_time", ""),
     (SLURM, SLURM + ", options: {nodes: {}}", "`nodes` belongs to tp", "slurm.options.nodes", None),

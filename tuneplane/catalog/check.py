@@ -13,11 +13,11 @@ from tuneplane.catalog.rules import TOPOLOGY, names_in
 from tuneplane.core_version import satisfies
 from tuneplane.documents.tree import Node, at, find
 from tuneplane.errors import Problem, nearest, shown
+from tuneplane.names import refusal
 from tuneplane.visible import visible
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*\Z")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NUMERIC = ("int", "float")
 _TEXTUAL = ("str", "enum", "path")
 
@@ -52,8 +52,8 @@ class Checker:
         for key, text in (("title", manifest.title), ("summary", manifest.summary)):
             yield from self.text(text, key)
         for name in manifest.environment:
-            if not _VARIABLE.match(name):
-                yield self.problem(f"{shown(name)} is no name of a variable", "environment", name)
+            if why := refusal(name):
+                yield self.problem(f"{shown(name)} {why}", "environment", name)
         for name, parameter in manifest.parameters.items():
             yield from self.parameter(parameter, "parameters", name)
         yield from self.versions()

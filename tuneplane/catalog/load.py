@@ -13,7 +13,7 @@ from typing import Any
 from tuneplane.cache import cache_get, cache_key, cache_put
 from tuneplane.catalog.manifest import Manifest, Text
 from tuneplane.catalog.source import Layer, Source, gather
-from tuneplane.documents.shape import checked, construct, document
+from tuneplane.documents.shape import checked, construct, document, fingerprint
 from tuneplane.errors import InputError, Problem, nearest, shown
 from tuneplane.resources import bundled
 
@@ -43,7 +43,7 @@ class Catalog:
         parts = []
         for layer in self.layers:
             parts += [str(layer.root), *(part for item in layer.files.items() for part in item)]
-        return cache_key("catalog", *parts)
+        return cache_key("catalog", fingerprint(Manifest), fingerprint(Entry), *parts)
 
     @cached_property
     def entries(self) -> dict[str, Entry]:

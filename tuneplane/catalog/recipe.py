@@ -56,7 +56,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """sha256 over all that can change a script, a run or a refusal: everything but texts and status."""
-        return _digest(_without_texts(dataclasses.asdict(self)))
+        return _digest(_canonical(self))
 
 
 def resolve(manifest: Manifest, framework_version: str | None = None) -> Recipe:
@@ -118,21 +118,25 @@ def _parameters(manifest: Manifest, wanted: str) -> dict[str, Parameter]:
     return {**parameters, **version.add}
 
 
-def _without_texts(value: Any) -> Any:
-    """`value` less the keys that only people read."""
+def _canonical(value: Any) -> Any:
+    """`value` as data, less what only people read and less fields that are as they are by default.
+
+    So a field that a later `tp` gives to manifests leaves the digests of recipes that do not use it.
+    """
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _canonical(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name not in _TEXTS and getattr(value, field.name) != _default(field)
+        }
     if isinstance(value, dict):
-        kept = {}
-        for key, item in value.items():
-            if key == "parameters":
-                kept[key] = {name: _without_texts(parameter) for name, parameter in item.items()}
-            elif key in ("environment", "pinned", "owned", "names"):
-                kept[key] = item
-            elif key not in _TEXTS:
-                kept[key] = _without_texts(item)
-        return kept
-    if isinstance(value, list):
-        return [_without_texts(item) for item in value]
-    return value
+        return {key: _canonical(item) for key, item in value.items()}
+    return [_canonical(item) for item in value] if isinstance(value, list) else value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()
 
 
 def _digest(value: Any) -> str:

@@ -21,11 +21,11 @@ def compile_(site: str | None, experiment: str, request: Request) -> None:
 
     Neither cluster nor files are needed: what is missing is a warning here, and ends the script in its checks.
     """
-    from tuneplane.cli.output import note
+    from tuneplane.cli.output import language, note
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
 
-    prepared = prepare(experiment, site, request)
+    prepared = prepare(experiment, site, request, language(None))
     text = render(prepared.plan, prepared.named_site.site)
     for sentence in prepared.warnings:
         note(f"warning: {sentence}")

@@ -27,10 +27,10 @@ def explain(site: str | None, experiment: str, key: str | None, request: Request
     Keys are parameters, `model` and `data.NAME`, `resources.NAME`, `env.NAME`, and the script's directives as
     `slurm.NAME`.
     """
-    from tuneplane.cli.output import emit_json, emit_table
+    from tuneplane.cli.output import emit_json, emit_table, language
     from tuneplane.prepare import prepare
 
-    rows = _rows(prepare(experiment, site, request))
+    rows = _rows(prepare(experiment, site, request, language(None)))
     if key is not None:
         known = [row["key"] for row in rows]
         close = nearest(key, known)

@@ -175,7 +175,7 @@ def _tell_bug(arguments: list[str], error: Exception) -> int:
 
 def _reportable(arguments: list[str]) -> list[str]:
     """The command line as it may be pasted into a report: without the user's own words and secret values."""
-    from tuneplane.experiment.secrets import looks_secret
+    from tuneplane.names import looks_secret
 
     own = arguments.index("--") if "--" in arguments else len(arguments)
     words = []

@@ -37,12 +37,12 @@ def submit(
     as_json: bool,
 ) -> None:
     """Freeze an experiment into a run folder and hand its script to the scheduler."""
-    from tuneplane.cli.output import emit_json, note, typed
+    from tuneplane.cli.output import emit_json, language, note, typed
     from tuneplane.submit import ready
     from tuneplane.submit import submit as hand_over
 
     wishes = _wishes(site, after, hold)
-    checked = ready(experiment, site, request, wishes)
+    checked = ready(experiment, site, request, wishes, language(None))
     for text in checked.notes:
         note(f"note: {text}")
     if dry_run:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @click.pass_obj
 def validate(site: str | None, experiment: str, request: Request, as_json: bool) -> None:
     """Check an experiment as `tp submit` would, without submitting it."""
-    from tuneplane.cli.output import emit_json, note
+    from tuneplane.cli.output import emit_json, language, note
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
 
-    prepared = prepare(experiment, site, request)
+    prepared = prepare(experiment, site, request, language(None))
     prepared.insist()
     render(prepared.plan, prepared.named_site.site)
     provenance, made = prepared.plan.provenance, prepared.plan.topology

@@ -43,7 +43,7 @@ def checked(cls: type[T], tree: Mapping) -> T:
     """
     data = plain(tree)
     kind: Any = cls
-    key = cache_key("checked", _fingerprint(kind), repr(data))
+    key = cache_key("checked", fingerprint(kind), repr(data))
     if cache_get(key) is None:
         problems = _faults(kind, tree, data)
         if problems:
@@ -88,12 +88,12 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 @cache
-def _fingerprint(cls: Any) -> str:
+def fingerprint(cls: Any) -> str:
     """A text that changes when the shape of `cls` does."""
     if not _is_document(cls):
-        return repr(cls) + "".join(_fingerprint(argument) for argument in typing.get_args(cls))
+        return repr(cls) + "".join(fingerprint(argument) for argument in typing.get_args(cls))
     hints = _hints(cls)
-    return f"{cls.__qualname__}{{{','.join(f'{name}:{_fingerprint(hint)}' for name, hint in hints.items())}}}"
+    return f"{cls.__qualname__}{{{','.join(f'{name}:{fingerprint(hint)}' for name, hint in hints.items())}}}"
 
 
 def _faults(cls: Any, tree: Mapping, data: Any) -> list[Problem]:

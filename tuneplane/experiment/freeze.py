@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.ignore import Rule, ignored, parse
-from tuneplane.experiment.secrets import looks_secret_file
 from tuneplane.experiment.snapshot import FrozenFile, Snapshot, checked_name, follow, places_of
+from tuneplane.names import looks_secret_file
 
 TRIES = 5
 """How often a folder that changes while it is read is read again."""

@@ -23,9 +23,15 @@ def locate(key: str, item: Written, folder: Path, cache: str) -> Located:
     exists = os.path.exists(path)
     explicit = text.startswith(("/", "./", "../", "~"))
     if exists or explicit or text.endswith(_DATA_SUFFIXES) or not looks_like_hub_id(text):
-        missing = "" if exists else f"{key} does not exist: {shown(path, 400)}"
-        return Located(key, text, path, exists, mount=path, where=item.where, missing=missing)
+        return locate_path(key, item, path)
     return _from_hub(key, item, cache)
+
+
+def locate_path(key: str, item: Written, path: str) -> Located:
+    """What lies at the absolute `path` that `item` names."""
+    exists = os.path.exists(path)
+    missing = "" if exists else f"{key} does not exist: {shown(path, 400)}"
+    return Located(key, item.text, path, exists, mount=path, where=item.where, missing=missing)
 
 
 def _from_hub(key: str, item: Written, cache: str) -> Located:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.tree import Mark
 from tuneplane.errors import ImageError, InputError, SiteError, TuneplaneError, shown
 from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Located, Written
+from tuneplane.plan import apptainer
 from tuneplane.plan.directives import directives
 from tuneplane.plan.environment import layered, platform
 from tuneplane.plan.faults import Faults
@@ -28,6 +28,7 @@ from tuneplane.plan.model import (
     Topology,
     Value,
 )
+from tuneplane.plan.paths import path_value
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.sites.model import Site
@@ -119,7 +120,7 @@ def make_plan(inputs: Inputs) -> Plan:
     lines = directives(site, made, seconds, config.resources, names, faults) if made is not None else []
     faults.check()
     assert made is not None
-    return Plan(
+    plan = Plan(
         provenance=_provenance(inputs),
         scheduler=site.scheduler,
         runtime=site.runtime.kind,
@@ -136,6 +137,9 @@ def make_plan(inputs: Inputs) -> Plan:
         located=tuple(inputs.located.values()),
         refusals=tuple(refusals(inputs)),
     )
+    if plan.runtime == "apptainer":
+        apptainer.check(plan)
+    return plan
 
 
 def home_path(folder: str) -> Value | None:
@@ -281,23 +285,11 @@ def _flags(inputs: Inputs, settings: list[Setting], faults: Faults) -> list[Valu
                 faults.add(InputError, f"the item {shown(item)} would be read as a flag", setting.where)
             words += [f"--{parameter.path}", *items] if items else []
         elif setting.value is not None and parameter.type == "path":
-            words.append(_path_word(inputs, f"--{parameter.path}=", setting.value))
+            prefix = f"--{parameter.path}="
+            words.append(path_value(inputs.experiment_dir, inputs.has_file, setting.value, prefix))
         elif setting.value is not None:
             words.append(f"--{parameter.path}={written(setting.value)}")
     return words
-
-
-def _path_word(inputs: Inputs, prefix: str, text: str) -> Value:
-    """The frozen copy of a file or folder of the experiment; any other path where it lies."""
-    if text.startswith("~/"):
-        return Ref("home", text[1:], prefix)
-    path = posixpath.normpath(posixpath.join(inputs.experiment_dir, text))
-    if path == inputs.experiment_dir:
-        return Ref("files", "", prefix)
-    inside = posixpath.relpath(path, inputs.experiment_dir)
-    if any(file == inside or file.startswith(f"{inside}/") for file in inputs.has_file):
-        return Ref("files", f"/{inside}", prefix)
-    return prefix + path
 
 
 def _params(inputs: Inputs, settings: list[Setting]) -> dict[str, Any]:

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import Config, Located, Written
-from tuneplane.experiment.secrets import looks_secret
+from tuneplane.names import VARIABLE, looks_secret, owned
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import Ref, Topology, Value, Variable
-
-_OWNED_PREFIXES = (
-    "TUNEPLANE_",
-    "MASTER_",
-    "RAY_",
-    "TORCHELASTIC_",
-    "PET_",
-    "SLURM_",
-    "SBATCH_",
-    "SRUN_",
-    "APPTAINER",
-    "SINGULARITY",
-    "PYXIS_",
-    "ENROOT_",
-    "XDG_",
-    "BASH",
-    "LD_AUDIT",
-    "tp_",
-)
-_OWNED = frozenset(
-    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
-    "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES PATH LD_PRELOAD ENV HOME USER LOGNAME TMPDIR PWD "
-    "OLDPWD SHELL SHLVL IFS "
-    "UID EUID PPID GROUPS HOSTNAME HOSTTYPE MACHTYPE OSTYPE RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO "
-    "FUNCNAME FUNCNEST DIRSTACK PIPESTATUS SHELLOPTS OPTARG OPTIND OPTERR COMP_WORDBREAKS HISTCMD CDPATH GLOBIGNORE "
-    "EXECIGNORE PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND POSIXLY_CORRECT MAPFILE REPLY COPROC TMOUT CHILD_MAX INPUTRC "
-    "PYTHONPATH _".split()
-)
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-
-
-def owned(name: str) -> bool:
-    """Whether the launcher or the shell itself owns the variable."""
-    return name in _OWNED or name.startswith(_OWNED_PREFIXES)
 
 
 def platform(
@@ -125,7 +90,7 @@ def _top(stack: list[Variable]) -> Variable:
 
 
 def _allowed(name: str, item: Written, config: Config, faults: Faults) -> bool:
-    if not NAME.match(name):
+    if not VARIABLE.match(name):
         faults.add(
             InputError, f"{shown(name)} is no name of a variable", item.where, "letters, digits and `_`"
         )

@@ -54,8 +54,8 @@ def _gpu_topology(name: str, profile: Profile, count: int, where: str) -> Topolo
         )
     whole = count >= size
     nodes, gpus = (count // size, size) if whole else (1, count)
-    cpus = profile.cpus_per_node if whole else max(1, profile.cpus_per_node * gpus // size)
     exclusive = profile.exclusive == "always" or (whole and profile.exclusive == "whole-nodes")
+    cpus = profile.cpus_per_node if whole or exclusive else max(1, profile.cpus_per_node * gpus // size)
     all_of_it = exclusive or (whole and profile.memory != "0")
     memory = profile.memory if all_of_it else _part_of_memory(profile, gpus)
     return Topology(

@@ -11,7 +11,7 @@ from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
 from tuneplane.plan.build import home_path
 from tuneplane.plan.model import Plan, Ref, Variable
-from tuneplane.render import contained, encode
+from tuneplane.render import encode
 from tuneplane.render.encode import Encoded, NotEncodable
 from tuneplane.sites.model import Site
 
@@ -22,8 +22,6 @@ PREFIXES = {"host": "", "apptainer": "APPTAINERENV_"}
 
 def render(plan: Plan, site: Site) -> str:
     """The script's text. Raises InputError for a value that no script can hold, SiteError above the site's size."""
-    if plan.runtime == "apptainer":
-        contained.check(plan)
     try:
         text = str(_template("job.sbatch.j2").render(_context(plan, site)))
     except NotEncodable as error:

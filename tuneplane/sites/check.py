@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tuneplane.documents.tree import Node, at
 from tuneplane.durations import parse_duration
 from tuneplane.errors import Problem, nearest, shown
+from tuneplane.names import refusal
 from tuneplane.sites.model import Profile, Site
 from tuneplane.sites.options import ALWAYS, OWNED, USER_OPTIONS
 from tuneplane.visible import visible
@@ -15,7 +16,6 @@ from tuneplane.visible import visible
 _SIZE = re.compile(r"[0-9]+[KMGT]?\Z")
 _PROFILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 _GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]*\Z")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def problems(site: Site, tree: Node) -> Iterator[Problem]:
@@ -62,8 +62,8 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
         if getattr(getattr(site, path[0]), path[1]) < 1:
             yield fault("a limit is at least 1", *path)
     for name in site.environment:
-        if not _VARIABLE.match(name):
-            yield fault(f"{shown(name)} is no name of a variable", "environment", name)
+        if why := refusal(name):
+            yield fault(f"{shown(name)} {why}", "environment", name)
     for i, folder in enumerate(site.path):
         if not folder.startswith("/") or ":" in folder:
             yield fault(f"{shown(folder)} is no absolute folder", "path", i)

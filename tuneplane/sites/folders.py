@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
+from tuneplane.errors import SiteError
 from tuneplane.sites.model import Site
 
 
@@ -14,7 +15,8 @@ def place(site: Site, text: str) -> str:
     On a cluster the home is the one that the password database names, because a job there has no other: a HOME of the
     submitting shell would name a folder that the job does not look in.
     """
-    text = text.replace("{user}", _entry().pw_name)
+    if "{user}" in text:
+        text = text.replace("{user}", _entry().pw_name)
     if not text.startswith("~/"):
         return text
     home = os.path.expanduser("~") if site.scheduler == "local" else _entry().pw_dir
@@ -22,4 +24,7 @@ def place(site: Site, text: str) -> str:
 
 
 def _entry() -> pwd.struct_passwd:
-    return pwd.getpwuid(os.getuid())
+    try:
+        return pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise SiteError.of(f"the password database has no user {os.getuid()}") from None

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tuneplane.cache import cache_get, cache_key, cache_put
-from tuneplane.documents.shape import checked, construct
+from tuneplane.documents.shape import checked, construct, fingerprint
 from tuneplane.documents.text import read_text
 from tuneplane.errors import SiteError, TuneplaneError, nearest, shown
 from tuneplane.resources import bundled
@@ -80,7 +80,7 @@ def _default_file() -> Path:
 
 
 def _read(text: str, file: Path) -> Site:
-    key = cache_key("site", str(file), text)
+    key = cache_key("site", fingerprint(Site), str(file), text)
     stored = cache_get(key)
     if stored:
         return construct(Site, json.loads(stored))  # type: ignore[no-any-return]
