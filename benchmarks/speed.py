@@ -29,7 +29,9 @@ def main() -> None:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         os.chdir(folder)
         tp = [sys.executable, "-m", "tuneplane"]
-        subprocess.run([*tp, "new", "demo", "--method", "pytorch/image-classification"], check=True, capture_output=True)
+        subprocess.run(
+            [*tp, "new", "demo", "--method", "pytorch/image-classification"], check=True, capture_output=True
+        )
         slurm = [*tp, "--site", "slurm-apptainer"]
         commands = {
             "floor": [sys.executable, "-c", "import click"],
@@ -63,8 +65,9 @@ def render_many() -> float:
     from tuneplane.plan.build import Request
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
+    from tuneplane.sites.load import load_site
 
-    prepared = prepare("demo", "slurm-apptainer", Request(profile="h200:16"))
+    prepared = prepare("demo", load_site("slurm-apptainer"), Request(profile="h200:16"))
     plan, site = prepared.plan, prepared.named_site.site
     render(plan, site)
     plans = [

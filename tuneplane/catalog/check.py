@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tuneplane.catalog.manifest import Manifest, Parameter, Text, Version
 from tuneplane.catalog.params import BadValue, interval, read_node
@@ -56,6 +56,7 @@ class Checker:
                 yield self.problem(f"{shown(name)} {why}", "environment", name)
         for name, parameter in manifest.parameters.items():
             yield from self.parameter(parameter, "parameters", name)
+        yield from self.formerly(manifest.parameters, manifest.parameters, "parameters")
         yield from self.versions()
         yield from self.rules()
 
@@ -131,6 +132,7 @@ class Checker:
             for key, parameter in version.add.items():
                 yield from self.parameter(parameter, *place, "add", key)
             final = resolve(self.manifest, name).parameters
+            yield from self.formerly(version.add, final, *place, "add")
             for section, keyed in (("paths", version.paths), ("defaults", version.defaults)):
                 for key in keyed:
                     if key not in final:
@@ -140,6 +142,22 @@ class Checker:
                     else:
                         yield from self.default(final[key], *place, section, key)
             yield from self.distinct(version, final, *place)
+
+    def formerly(
+        self, parameters: Mapping[str, Parameter], present: Mapping[str, Parameter], *path: str
+    ) -> Iterator[Problem]:
+        """A former name leads an upgrade to one parameter, so it is no present name and nobody else's."""
+        counts = Counter(word for parameter in parameters.values() for word in parameter.formerly)
+        for name, parameter in parameters.items():
+            for word in parameter.formerly:
+                if word in present:
+                    yield self.problem(
+                        f"{shown(word)} is the name of a parameter now", *path, name, "formerly"
+                    )
+                elif counts[word] > 1:
+                    yield self.problem(
+                        f"{counts[word]} parameters were formerly {shown(word)}", *path, name, "formerly"
+                    )
 
     def distinct(self, version: Version, final: dict[str, Parameter], *place: str) -> Iterator[Problem]:
         """In one version a name or an alias, and a path upstream, mean one parameter."""

@@ -7,36 +7,27 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tuneplane.cache import cache_get, cache_key, cache_put
-from tuneplane.catalog.manifest import Manifest, Text
+from tuneplane.catalog.interface import Entry, starter_name, unknown_method
+from tuneplane.catalog.manifest import Manifest
 from tuneplane.catalog.source import Layer, Source, gather
-from tuneplane.documents.shape import checked, construct, document, fingerprint
-from tuneplane.errors import InputError, Problem, nearest, shown
+from tuneplane.documents.shape import checked, construct, fingerprint
+from tuneplane.errors import InputError, Problem
 from tuneplane.resources import bundled
 
 
-@document
-class Entry:
-    """One line of the index."""
-
-    name: str
-    title: Text
-    summary: Text
-    category: str
-    data: str
-    default: str
-    versions: list[str]
-    folders: list[str]
-
-
 @dataclass(frozen=True)
-class Catalog:
+class SourceCatalog:
     """All methods of some recipe folders. Manifests are read one by one, when asked for."""
 
     layers: tuple[Layer, ...]
+
+    @property
+    def origin(self) -> None:
+        """It is not published."""
 
     @cached_property
     def _key(self) -> str:
@@ -46,34 +37,47 @@ class Catalog:
         return cache_key("catalog", fingerprint(Manifest), fingerprint(Entry), *parts)
 
     @cached_property
+    def _index(self) -> dict[str, dict[str, Any]]:
+        stored = cache_get(f"{self._key}.index")
+        return {line["name"]: line for line in (json.loads(stored) if stored else self._compiled())}
+
+    @cached_property
     def entries(self) -> dict[str, Entry]:
         """The index. Raises InputError with every fault of every manifest when one is invalid."""
-        stored = cache_get(f"{self._key}.index")
-        data = json.loads(stored) if stored else self._compiled()
-        return {item["name"]: construct(Entry, item) for item in data}
+        return {name: construct(Entry, _public(line)) for name, line in self._index.items()}
+
+    def has(self, method: str) -> bool:
+        return method in self._index
+
+    def folders(self, method: str) -> list[Path]:
+        """Where the method's manifest comes from, the topmost layer last. Raises InputError for an unknown one."""
+        if method not in self._index:
+            raise unknown_method(method, self._index)
+        return [Path(folder) for folder in self._index[method]["folders"]]
 
     def manifest(self, method: str) -> Manifest:
         """The manifest of a method. Raises InputError for an unknown one."""
-        self.entry(method)
+        self.folders(method)
         stored = cache_get(f"{self._key}.{method.replace('/', '.')}")
         if stored is None:
             return checked(Manifest, gather(self.layers)[method].tree)
         return construct(Manifest, json.loads(stored))  # type: ignore[no-any-return]
 
-    def entry(self, method: str) -> Entry:
-        """The method's line in the index. Raises InputError for an unknown one, with the nearest name."""
-        if method in self.entries:
-            return self.entries[method]
-        close = nearest(method, self.entries)
-        raise InputError.of(
-            f"there is no method {shown(method)}" + (f", did you mean `{close}`?" if close else ""),
-            hint="tp methods",
-        )
+    def starter(self, method: str) -> dict[str, tuple[bytes, bool]]:
+        """The files of the topmost layer that has a `starter/` for the method."""
+        places = [folder / "starter" for folder in reversed(self.folders(method))]
+        root = next((place for place in places if place.is_dir()), None)
+        if root is None:
+            return {}
+        files = {path.relative_to(root): path for path in sorted(root.rglob("*")) if path.is_file()}
+        return {
+            name.as_posix(): (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+            for name, path in files.items()
+            if starter_name(PurePosixPath(name.as_posix()))
+        }
 
-    def starter(self, method: str) -> Path | None:
-        """The topmost folder with starter files of the method, or None."""
-        folders = [Path(folder, "starter") for folder in self.entry(method).folders]
-        return next((folder for folder in reversed(folders) if folder.is_dir()), None)
+    def last_serial(self, method: str, framework_version: str = "") -> None:
+        """Folders have no past."""
 
     def _compiled(self) -> list[dict[str, Any]]:
         """Check every manifest and store index and manifests in the cache."""
@@ -96,9 +100,9 @@ class Catalog:
         return index
 
 
-def load_catalog(overlays: Sequence[Path] = ()) -> Catalog:
+def load_catalog(overlays: Sequence[Path] = ()) -> SourceCatalog:
     """The bundled recipes with the site's `overlays` laid over them, in their order."""
-    return Catalog(tuple(Layer.read(root) for root in (bundled("recipes"), *overlays)))
+    return SourceCatalog(tuple(Layer.read(root) for root in (bundled("recipes"), *overlays)))
 
 
 def _checked(source: Source) -> Manifest:
@@ -122,3 +126,7 @@ def _line(manifest: Manifest, source: Source) -> dict[str, Any]:
         "versions": list(manifest.framework.versions),
         "folders": [str(folder) for folder in source.folders],
     }
+
+
+def _public(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != "folders"}

@@ -26,7 +26,8 @@ class Parameter:
     """One parameter a user may set.
 
     range: an interval such as `(0, 1]`, in which `inf` stands for no bound; path: its name upstream; for a list,
-    `items` is the type of its members and range and choices hold for each of them.
+    `items` is the type of its members and range and choices hold for each of them; formerly: names it had in earlier
+    publications, so that an upgrade finds it.
     """
 
     type: Literal["int", "float", "bool", "str", "enum", "list", "duration", "path"]
@@ -39,6 +40,7 @@ class Parameter:
     unit: str = ""
     alias: str = ""
     group: str = "general"
+    formerly: list[str] = field(default_factory=list)
 
 
 @document

@@ -22,7 +22,10 @@ from tuneplane.catalog.manifest import (
 from tuneplane.documents.shape import document
 from tuneplane.errors import InputError, nearest, shown
 
-_TEXTS = {"title", "summary", "doc", "message", "group", "status", "sunset"}
+TEXTS = frozenset({"title", "summary", "doc", "message", "group"})
+"""Fields that only people read."""
+_OUTSIDE = TEXTS | {"status", "sunset", "formerly"}
+"""Fields that the digest leaves out: no script, run or refusal follows from them."""
 
 
 @document
@@ -56,7 +59,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """sha256 over all that can change a script, a run or a refusal: everything but texts and status."""
-        return _digest(_canonical(self))
+        return _digest(canonical(self))
 
 
 def resolve(manifest: Manifest, framework_version: str | None = None) -> Recipe:
@@ -118,20 +121,20 @@ def _parameters(manifest: Manifest, wanted: str) -> dict[str, Parameter]:
     return {**parameters, **version.add}
 
 
-def _canonical(value: Any) -> Any:
+def canonical(value: Any) -> Any:
     """`value` as data, less what only people read and less fields that are as they are by default.
 
     So a field that a later `tp` gives to manifests leaves the digests of recipes that do not use it.
     """
     if dataclasses.is_dataclass(value):
         return {
-            field.name: _canonical(getattr(value, field.name))
+            field.name: canonical(getattr(value, field.name))
             for field in dataclasses.fields(value)
-            if field.name not in _TEXTS and getattr(value, field.name) != _default(field)
+            if field.name not in _OUTSIDE and getattr(value, field.name) != _default(field)
         }
     if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    return [_canonical(item) for item in value] if isinstance(value, list) else value
+        return {key: canonical(item) for key, item in value.items()}
+    return [canonical(item) for item in value] if isinstance(value, list) else value
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

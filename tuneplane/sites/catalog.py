@@ -1,16 +1,35 @@
-"""The catalog in force at a site."""
+"""The catalog in force at a site: what its registry publishes, or without one the bundled recipes under its own."""
 
 from __future__ import annotations
 
 import os
 
-from tuneplane.catalog.load import Catalog, load_catalog
+from tuneplane.catalog.interface import Catalog
+from tuneplane.catalog.load import SourceCatalog, load_catalog
 from tuneplane.errors import SiteError
 from tuneplane.sites.load import NamedSite
 
 
 def catalog_of(named_site: NamedSite) -> Catalog:
-    """The catalog in force at a site: bundled recipes under its own. Raises SiteError for a folder that is none."""
+    """The catalog that counts. Raises LockError when the site's registry cannot be read or trusted."""
+    if named_site.registry is None:
+        return source_catalog(named_site)
+    from tuneplane.registry.admission import published
+
+    return published(named_site)
+
+
+def registry_warnings(named_site: NamedSite) -> list[str]:
+    """What a user should know of the site's registry."""
+    if named_site.registry is None:
+        return []
+    from tuneplane.registry.admission import warnings
+
+    return warnings(named_site)
+
+
+def source_catalog(named_site: NamedSite) -> SourceCatalog:
+    """The bundled recipes with the site's laid over them. Raises SiteError for a folder that is none."""
     folders = [named_site.file.parent / os.path.expanduser(folder) for folder in named_site.site.recipes]
     for folder in folders:
         if not folder.is_dir():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tuneplane.documents.tree import Node, at
-from tuneplane.durations import parse_duration
+from tuneplane.durations import FORMS, LONGEST, parse_duration
 from tuneplane.errors import Problem, nearest, shown
 from tuneplane.names import refusal
 from tuneplane.sites.model import Profile, Site
@@ -61,6 +61,7 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
     ):
         if getattr(getattr(site, path[0]), path[1]) < 1:
             yield fault("a limit is at least 1", *path)
+    yield from _publishing(site, fault)
     for name in site.environment:
         if why := refusal(name):
             yield fault(f"{shown(name)} {why}", "environment", name)
@@ -97,8 +98,26 @@ def _profile(name: str, profile: Profile) -> Iterator[tuple[str, list[str]]]:
             yield str(error), ["max_time"]
 
 
+def _publishing(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
+    lengths = {}
+    for path in (("keep_published",), ("freshness", "warn"), ("freshness", "refuse")):
+        value = getattr(site if len(path) == 1 else site.freshness, path[-1])
+        if value or len(path) == 1:
+            try:
+                lengths[path[-1]] = parse_duration(value)
+            except ValueError as error:
+                yield fault(str(error), *path, expected=FORMS)
+    if lengths.get("warn", 0) >= lengths.get("refuse", LONGEST + 1):
+        yield fault("a warning comes before the refusal", "freshness", "warn", expected="a shorter time")
+    for i, uid in enumerate(site.publishers.uids):
+        if uid < 0:
+            yield fault("a uid is not negative", "publishers", "uids", i)
+    if site.publishers.gid is not None and site.publishers.gid < 0:
+        yield fault("a gid is not negative", "publishers", "gid")
+
+
 def _places(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
-    for key in ("runs", "scratch", "model_cache", "secrets"):
+    for key in ("runs", "scratch", "model_cache", "secrets", "registry"):
         value = getattr(site.folders, key)
         homely = key != "scratch" and value.startswith("~/")
         if value and not value.startswith("/") and not homely:

@@ -12,17 +12,23 @@ from tuneplane.documents.shape import checked, construct, fingerprint
 from tuneplane.documents.text import read_text
 from tuneplane.errors import SiteError, TuneplaneError, nearest, shown
 from tuneplane.resources import bundled
+from tuneplane.sites.folders import place
 from tuneplane.sites.model import Site
 
 
 @dataclass(frozen=True)
 class NamedSite:
-    """A site with its name, the file that describes it and that file's sha256."""
+    """A site with its name, the file that describes it and that file's sha256.
+
+    registry: the folder that counts, None without one; foreign: the user named it in place of the site's.
+    """
 
     name: str
     file: Path
     digest: str
     site: Site
+    registry: Path | None = None
+    foreign: bool = False
 
 
 def site_folders() -> list[Path]:
@@ -40,22 +46,42 @@ def site_files() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def load_site(name: str | None) -> NamedSite:
+def load_site(name: str | None, registry: str | None = None) -> NamedSite:
     """The site of that name or file; without a name the only one of the admin's folder, else `local`.
 
-    Raises SiteError with every fault of the file.
+    registry: one that counts in place of the site's. Raises SiteError with every fault of the file.
     """
-    file = _file(name) if name else _default_file()
+    file = site_file(name)
+    text, site = checked_file(file)
+    own = place(site, site.folders.registry)
+    own = os.path.abspath(own) if own else ""
+    chosen = os.path.abspath(registry) if registry else own
+    return NamedSite(
+        file.stem, file, text_digest(text), site, Path(chosen) if chosen else None, chosen != own
+    )
+
+
+def checked_file(file: Path) -> tuple[str, Site]:
+    """The text of a site file and what it says. Raises SiteError with every fault."""
     try:
         text = read_text(file, str(file))
-        return NamedSite(file.stem, file, _sha256(text), _read(text, file))
+        return text, read_site(text, str(file))
     except SiteError:
         raise
     except TuneplaneError as error:
         raise SiteError(*error.problems) from None
 
 
-def _file(name: str) -> Path:
+def sites_beside(file: Path) -> dict[str, Path]:
+    """Name → file of the site `file` and of those that can be named and lie in its folder."""
+    found = {name: other for name, other in site_files().items() if other.parent == file.parent}
+    return dict(sorted({**found, file.stem: file}.items()))
+
+
+def site_file(name: str | None) -> Path:
+    """The file of the site of that name; see `load_site`. Raises SiteError when there is none."""
+    if not name:
+        return _default_file()
     if "/" in name or name.endswith(".yaml"):
         return Path(name).absolute()
     files = site_files()
@@ -79,15 +105,16 @@ def _default_file() -> Path:
     return admins[0] if admins else bundled("site-configs") / "local.yaml"
 
 
-def _read(text: str, file: Path) -> Site:
-    key = cache_key("site", fingerprint(Site), str(file), text)
+def read_site(text: str, name: str) -> Site:
+    """The site of a file's text; `name` is what messages call the file. Raises SiteError, InputError."""
+    key = cache_key("site", fingerprint(Site), name, text)
     stored = cache_get(key)
     if stored:
         return construct(Site, json.loads(stored))  # type: ignore[no-any-return]
     from tuneplane.documents.yaml import parse
     from tuneplane.sites.check import problems
 
-    tree = parse(text, str(file))
+    tree = parse(text, name)
     site = checked(Site, tree)
     faults = list(problems(site, tree))
     if faults:
@@ -96,7 +123,8 @@ def _read(text: str, file: Path) -> Site:
     return site
 
 
-def _sha256(text: str) -> str:
+def text_digest(text: str) -> str:
+    """What a site file is called by: the sha256 of its text, a byte order mark left out."""
     import hashlib
 
     return hashlib.sha256(text.encode()).hexdigest()

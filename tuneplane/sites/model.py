@@ -79,12 +79,29 @@ class Network:
 
 
 @document
+class Publishers:
+    """Who may publish to the registry: root always, users by uid, and a group by gid where the folders are its."""
+
+    uids: list[int] = field(default_factory=list)
+    gid: int | None = None
+
+
+@document
+class Freshness:
+    """How old the registry's last check may be before a warning, and before a refusal; empty for never."""
+
+    warn: str = ""
+    refuse: str = ""
+
+
+@document
 class Folders:
-    """runs, model_cache, secrets: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
+    """runs, model_cache, secrets, registry: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
 
     runs: str
     scratch: str = "/tmp"
     model_cache: str = ""
+    registry: str = ""
     secrets: str = "~/.config/tuneplane/secrets.env"
 
 
@@ -116,4 +133,7 @@ class Site:
     inherit: list[str] = field(default_factory=list)
     recipes: list[str] = field(default_factory=list)
     freeze: Freeze = field(default_factory=Freeze)
+    publishers: Publishers = field(default_factory=Publishers)
+    freshness: Freshness = field(default_factory=Freshness)
+    keep_published: str = "60d"
     private_runs: bool = False
