@@ -55,7 +55,15 @@ FIRST = ("functions", "sbatch", "squeue", "inside a job")
 CASES = [pytest.param(name, id=name, marks=() if name in FIRST else pytest.mark.long) for name in HOSTILE]
 
 # Ports, process numbers, times and the host of the submission differ from run to run by their nature.
-VOLATILE = re.compile(r"SLURM_(SRUN_COMM_PORT|STEP_LAUNCHER_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME|JOB_SLUID|SUBMIT_HOST)")
+VOLATILE = re.compile(
+    r"SLURM_(SRUN_COMM_PORT|STEP_LAUNCHER_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME|JOB_SLUID|SUBMIT_HOST)"
+)
+
+
+OF_ITS_MOMENT = re.compile(
+    r"JobId|SLUID|(Submit|Eligible|Accrue|Start|End|Run|Preempt|PreemptEligible|Suspend)Time|LastSchedEval|Scheduler|Priority"
+    r"|AllocNode:Sid|Command|SubmitLine|WorkDir|Std(In|Out|Err)"
+)
 
 
 def picture(alice: Researcher, facts: dict[str, Any]) -> dict[str, Any]:
@@ -65,19 +73,16 @@ def picture(alice: Researcher, facts: dict[str, Any]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for rank in "01":
         for name in ("argv", "limits", "umask"):
-            seen[f"{name}-{rank}"] = alice.output(run, f"{name}-{rank}").decode()
-        variables = environ(without(alice.output(run, f"environ-{rank}").decode(), run, run[-8:]).encode())
-        assert 10_000 < int(variables.pop(b"TUNEPLANE_HEAD_PORT")) < 32_768
-        assert {variables.pop(key, job.encode()) for key in (b"SLURM_JOB_ID", b"SLURM_JOBID")} == {job.encode()}
-        for key, value in variables.items():
-            if not VOLATILE.fullmatch(key.decode()):
-                seen[f"{rank}: {key.decode()}"] = value.decode()
+            seen[f"{rank}: {name}"] = alice.output(run, f"{name}-{rank}").decode()
+        text = without(alice.output(run, f"environ-{rank}").decode(), run, run[-8:])
+        variables = {key.decode(): value.decode() for key, value in environ(text.encode()).items()}
+        assert 10_000 < int(variables.pop("TUNEPLANE_HEAD_PORT")) < 32_768
+        assert {variables.pop(key, job) for key in ("SLURM_JOB_ID", "SLURM_JOBID")} == {job}
+        seen |= {f"{rank}: {key}": value for key, value in variables.items() if not VOLATILE.fullmatch(key)}
     shown = alice.slurm("scontrol", "--oneliner", "show", "job", job)
     fields = dict(re.findall(r"(\w[\w:/]*)=(\S*)", shown))
-    for key in ("JobName", "Partition", "TimeLimit", "Requeue", "NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Comment", "QOS",
-                "Account", "MinMemoryNode", "OverSubscribe", "Features", "ArrayJobId", "Reason", "Dependency", "Power", "WCKey"):
-        seen[key] = fields.get(key)
-    return seen  # fmt: skip
+    seen |= {key: value for key, value in fields.items() if not OF_ITS_MOMENT.fullmatch(key)}
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +104,8 @@ def places(cluster: Cluster) -> dict[str, tuple[Researcher, list[str]]]:
 def quiet(places: dict[str, tuple[Researcher, list[str]]]) -> dict[str, Any]:
     """How a job looks that was submitted from a clean environment, by runtime."""
     return {
-        name: picture(who, who.run("exp", "--profile", "one:2", *options)) for name, (who, options) in places.items()
+        name: picture(who, who.run("exp", "--profile", "one:2", *options))
+        for name, (who, options) in places.items()
     }
 
 
@@ -122,7 +128,9 @@ def compare(place: tuple[Researcher, list[str]], clean: dict[str, Any], through:
     said = alice.tp("submit", "exp", "--profile", "one:2", *options, through=through)
     assert said.code == 0 and re.fullmatch(r"exp-\w{8}\n", said.out), said
     seen = picture(alice, alice.ended(said.out.strip()))
-    assert {key: (clean.get(key), seen.get(key)) for key in {*clean, *seen} if clean.get(key) != seen.get(key)} == {}
+    assert {
+        key: (clean.get(key), seen.get(key)) for key in {*clean, *seen} if clean.get(key) != seen.get(key)
+    } == {}
     held = alice.submit("exp", "--hold", *options)
     try:
         plain = ls(alice)
@@ -139,7 +147,9 @@ def test_a_hostile_environment(case: str, places: Any, quiet: Any, marker: None)
     compare(places["host"], quiet["host"], HOSTILE[case])
 
 
-@pytest.mark.parametrize("case", [pytest.param(name, marks=() if name == "containers" else pytest.mark.long) for name in HOSTILE])
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=() if name == "containers" else pytest.mark.long) for name in HOSTILE]
+)
 def test_a_hostile_environment_around_a_container(
     case: str, apptainer_suite: str, places: Any, quiet: Any, marker: None
 ) -> None:
@@ -148,7 +158,9 @@ def test_a_hostile_environment_around_a_container(
 
 @pytest.mark.long
 def test_all_of_it_at_once(places: Any, quiet: Any, marker: None) -> None:
-    together = [word for name, words in HOSTILE.items() if words[0] == OWN for word in words[1:] if name != "python"]
+    together = [
+        word for name, words in HOSTILE.items() if words[0] == OWN for word in words[1:] if name != "python"
+    ]
     compare(places["host"], quiet["host"], [*HOSTILE["limits"], OWN, *together])
 
 

@@ -17,7 +17,11 @@ pytestmark = pytest.mark.cluster
 
 def one_to_one(alice: Researcher, taken: int) -> None:
     """`taken` of her runs are jobs: each its own, and no job is anything else."""
-    runs = {run: alice.record(run, "job.json") for run in alice.runs() if alice.folder(f"runs/{run}/job.json").exists()}
+    runs = {
+        run: alice.record(run, "job.json")
+        for run in alice.runs()
+        if alice.folder(f"runs/{run}/job.json").exists()
+    }
     pairs = {(record["id"], f"{alice.root}/runs/{run}") for run, record in runs.items()}
     mine = [(job, place) for job, place in alice.jobs() if place.startswith(f"{alice.root}/runs/")]
     assert len(pairs) == len(runs) == taken
@@ -50,7 +54,10 @@ FIRST = ("fails afterwards", "prints a banner", "prints a number after")
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(text, id=name, marks=() if name in FIRST else pytest.mark.long) for name, text in ACCEPTED.items()],
+    [
+        pytest.param(text, id=name, marks=() if name in FIRST else pytest.mark.long)
+        for name, text in ACCEPTED.items()
+    ],
 )
 def test_a_wrapper_that_hands_the_job_over(cluster: Cluster, script: str) -> None:
     alice = wrapped(cluster, script)
@@ -77,7 +84,9 @@ def test_garbage_with_status_0_stays_uncertain(cluster: Cluster) -> None:
     alice = wrapped(cluster, 'printf "12 34\\n-5\\n07x\\n\\377\\n"')
     said = alice.tp("submit", "exp")
     [run] = alice.runs()
-    assert said.code == 7 and f"it is not known whether Slurm took {run}: sbatch ended with 0" in said.err, said
+    assert said.code == 7 and f"it is not known whether Slurm took {run}: sbatch ended with 0" in said.err, (
+        said
+    )
     facts = alice.status(run)
     assert (facts["state"], facts["job"]) == ("uncertain", None)
     assert alice.tp("job", "cancel", run).code != 0
@@ -115,11 +124,11 @@ def test_id_and_cluster(make_cluster: Callable[..., Cluster]) -> None:
     one_to_one(alice, 2)
 
 
-def stopped(small: Cluster, alice: Researcher, **how: float) -> Said:
+def stopped(small: Cluster, alice: Researcher) -> Said:
     """What `tp submit` says while the controller does not answer."""
     small.daemon("login", "slurmctld", "STOP")
     try:
-        return alice.tp("submit", "exp", **how)
+        return alice.tp("submit", "exp")
     finally:
         small.daemon("login", "slurmctld", "CONT")
 
@@ -129,7 +138,9 @@ def test_sbatch_hangs_while_the_controller_is_stopped(make_cluster: Callable[...
     alice = wrapped(small, '"$real" "$@"; sleep 1000', submit_timeout=2)
     said = stopped(small, alice)
     [run] = alice.runs()
-    assert said.code == 7 and f"it is not known whether Slurm took {run}: it did not answer in time" in said.err, said
+    assert (
+        said.code == 7 and f"it is not known whether Slurm took {run}: it did not answer in time" in said.err
+    ), said
     # no process of the wrapper is left to submit it later
     until(lambda: not small.processes("login", "alice"), "nothing of hers runs on the login host", 5)
     # the controller may have taken it from the socket all the same: then this very run is that job
@@ -160,7 +171,10 @@ def test_nobody_can_be_asked(make_cluster: Callable[..., Cluster]) -> None:
     """The job is taken, its answer is lost, and squeue fails: uncertain, until Slurm can be asked again."""
     small = make_cluster(nodes=1)
     alice = wrapped(small, '"$real" "$@" >/dev/null; exit 1')
-    alice.wrapper("squeue", "echo 'squeue: error: slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    alice.wrapper(
+        "squeue",
+        "echo 'squeue: error: slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1",
+    )
     said = alice.tp("submit", "exp", "--hold")
     [run] = alice.runs()
     assert said.code == 7 and "it is not known whether" in said.err
@@ -193,7 +207,9 @@ def test_tp_is_killed_before_sbatch(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_a_run_that_ended_and_was_forgotten_before_anybody_knew_its_job(make_cluster: Callable[..., Cluster]) -> None:
+def test_a_run_that_ended_and_was_forgotten_before_anybody_knew_its_job(
+    make_cluster: Callable[..., Cluster],
+) -> None:
     small = make_cluster(nodes=1, min_job_age=2)
     alice = wrapped(small, '"$real" "$@"; kill -9 "$PPID"')
     assert alice.tp("submit", "exp").code == -9
@@ -211,7 +227,7 @@ def test_a_wrapper_that_submits_twice(cluster: Cluster) -> None:
     alice = wrapped(cluster, '"$real" "$@" >/dev/null; exec "$real" "$@"')
     alice.experiment("slow", 'echo here >>"$TUNEPLANE_OUTPUT_DIR/starts"; sleep 3')
     run = alice.submit("slow")
-    until(lambda: "RUNNING" not in alice.slurm("squeue", "-ho%T", "--me"), "both are over", 60, 0.3)
+    until(lambda: run not in alice.slurm("squeue", "--noheader", "--format=%Z"), "both are over", 60, 0.3)
     assert alice.output(run, "starts") == b"here\n"
     assert len(alice.jobs()) >= 2
     assert alice.status(run)["state"] == "completed"

@@ -17,7 +17,7 @@ DIGITS = 1438  # training images: scikit-learn's 1797 less the fifth that valida
 def test_image_classification_on_two_nodes(cluster: Cluster, torch_image: str) -> None:
     alice = Researcher(cluster, images={"pytorch-2.13.0": torch_image})
     alice.experiment("digits", method="pytorch/image-classification", version="2.13.0")
-    facts = alice.run("digits", "--profile", "cpu:2", "--set", "epochs=2", timeout=240)
+    facts = alice.run("digits", "--profile", "cpu:2", "--set", "epochs=2", timeout=400)
     assert (facts["state"], facts["code"], facts["attempt"]) == ("completed", 0, 1), alice.log(facts["run"])
     result = json.loads(alice.output(facts["run"], "result.json"))
     assert (result["world_size"], result["hosts"]) == (4, ["n1", "n2"])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 ODD = {
     "empty": "",
     "blanks": "  two  \t ",
-    "quotes": "it's \"quoted\" `id` ''\"\"",
+    "quotes": 'it\'s "quoted" `id` \'\'""',
     "dollars": "$HOME ${PATH} $(touch /tmp/pwned) $((1+1)) $'a\\n' $\"b\"",
     "backslashes": "\\ \\\\ \\n \\' \\\" trailing\\",
     "commas": "a,b=c,,d;e|f&g<h>i(j)k{l}m[n]o*p?q~r!s#t%u^v",

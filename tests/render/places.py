@@ -19,6 +19,7 @@ from tuneplane.plan.build import Request
 from tuneplane.prepare import prepare
 from tuneplane.render.script import render
 from tuneplane.runs.folder import create
+from tuneplane.sites.load import load_site
 
 SHOW = """\
 printf "%s\\0" "$@" >"$TUNEPLANE_OUTPUT_DIR/args"
@@ -117,7 +118,7 @@ class Place(World):
         """The run folder of an experiment, written and handed to nobody."""
         folder = self.experiment(train, config)
         with self._inside({}):
-            prepared = prepare(str(folder), site, Request(**request))
+            prepared = prepare(str(folder), load_site(site), Request(**request))
             described = prepared.named_site.site
             script = render(prepared.plan, described)
             made = create(described, prepared.plan, script, prepared.files, prepared.helper)

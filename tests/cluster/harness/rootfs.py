@@ -12,6 +12,7 @@ from .tools import HarnessError, cached, pip, repo_root
 PACKAGES = (
     "slurm-wlm", "slurmdbd", "mariadb-server", "munge", "squashfuse", "fuse3", "squashfs-tools", "tini",
     "python3", "python3-venv", "ca-certificates", "iproute2", "procps", "hostname", "shellcheck", "strace",
+    "openssh-server", "sshfs",
 )  # fmt: skip
 # suite: (packages of the suite itself, packages taken from sid); Debian has Apptainer in sid only, and bookworm's
 # libc is too old for that one. Slurm is 22.05 in bookworm, 24.11 in trixie, 26.05 in sid.
