@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tuneplane.catalog.load import Catalog
+from tuneplane.catalog.load import SourceCatalog
 from tuneplane.catalog.manifest import Parameter
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.catalog.source import Layer
@@ -101,8 +101,8 @@ def write_recipe(root: Path, text: str = MANIFEST, name: str = "toy/tuned") -> P
     return file
 
 
-def catalog(*roots: Path) -> Catalog:
-    return Catalog(tuple(Layer.read(root) for root in roots))
+def catalog(*roots: Path) -> SourceCatalog:
+    return SourceCatalog(tuple(Layer.read(root) for root in roots))
 
 
 def recipe(root: Path, text: str = MANIFEST, version: str | None = None, name: str = "toy/tuned") -> Recipe:

@@ -32,3 +32,11 @@ def satisfies(requirement: str, version: str = __version__) -> bool:
             raise ValueError(f"{requirement} is not a list of versions")
         met = met and _COMPARE[match.group(1)](_release(version), _release(match.group(2)))
     return met
+
+
+def misfit(requirement: str) -> str:
+    """`too old` or `too new` when this `tp` does not meet `requirement`, else nothing. Raises ValueError."""
+    unmet = [clause.strip() for clause in requirement.split(",") if not satisfies(clause)]
+    if not unmet:
+        return ""
+    return "too old" if any(clause.startswith(">") for clause in unmet) else "too new"

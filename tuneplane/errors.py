@@ -82,6 +82,12 @@ class SchedulerError(TuneplaneError):
     exit_code = 7
 
 
+class Busy(TuneplaneError):
+    """Somebody else is at the same work; trying again later helps."""
+
+    exit_code = 75
+
+
 class RunEndedBadly(TuneplaneError):
     """A run that was waited for did not complete."""
 

@@ -1,12 +1,19 @@
-"""Small files written whole: readers see the old content or the new, never a part."""
+"""Small files written whole, so that readers see the old content or the new and never a part; and looked at."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+ABSENT, OTHER = "", "no regular file"
+"""In place of a file's digest."""
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o640) -> None:
@@ -35,3 +42,47 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that does not exist yet, and let it reach the disk. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def sync(folder: Path) -> None:
+    """Let the folder's entries reach the disk, where the filesystem knows how."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def content_of(path: Path) -> str:
+    """sha256 of a file, ABSENT, or OTHER for what is no regular file. Raises OSError."""
+    try:
+        # O_NONBLOCK: a FIFO of that name is never waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ABSENT
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR):
+            return OTHER
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return OTHER
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return sha256(file.read())
+    finally:
+        os.close(descriptor)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

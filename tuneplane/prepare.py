@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.documents.text import decoded, read_text
+from tuneplane.documents.text import decoded
 from tuneplane.documents.tree import Mark, Scalar
 from tuneplane.errors import ImageError, InputError
 from tuneplane.experiment.config import CONFIG_FILE, Config, Located, Written, read_config
 from tuneplane.experiment.freeze import Limits, freeze
+from tuneplane.experiment.journal import View
 from tuneplane.experiment.locate import LOCK_FILE, Experiment, find_experiment
 from tuneplane.experiment.locations import locate, locate_path
 from tuneplane.experiment.lock import admit, read_lock
 from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.plan.build import Inputs, Request, make_plan
+from tuneplane.plan.command import Command
 from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Plan
 from tuneplane.plan.paths import path_value
@@ -25,7 +28,8 @@ from tuneplane.runs.helper import helper
 from tuneplane.runtimes.image import find_image
 from tuneplane.sites.catalog import catalog_of
 from tuneplane.sites.folders import place
-from tuneplane.sites.load import NamedSite, load_site
+from tuneplane.sites.load import NamedSite
+from tuneplane.sites.model import Site
 from tuneplane.sites.options import USER_OPTIONS
 
 RESOURCE_KEYS = ("profile", "time", *USER_OPTIONS)
@@ -33,7 +37,7 @@ RESOURCE_KEYS = ("profile", "time", *USER_OPTIONS)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan with what it was made from."""
+    """A plan with what it was made from. admitted: the registry and serial, None for the bundled catalog."""
 
     experiment: Experiment
     config: Config
@@ -42,6 +46,7 @@ class Prepared:
     plan: Plan
     files: Snapshot
     helper: Snapshot
+    admitted: dict[str, Any] | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -65,15 +70,26 @@ class Prepared:
         faults.check()
 
 
-def prepare(word: str, site_name: str | None, request: Request, language: str = "en") -> Prepared:
-    """Read everything once and make the plan. Raises what any of the parts raises."""
-    named_site = load_site(site_name)
+def prepare(
+    word: str, named_site: NamedSite, request: Request, language: str = "en", instead: View | None = None
+) -> Prepared:
+    """Read everything once and make the plan. Raises what any of the parts raises.
+
+    instead: files of the experiment as they would be, in place of those that are there.
+    """
     experiment = find_experiment(word)
-    config, files = _frozen(experiment, named_site, request)
+    config, files = frozen(experiment, named_site.site, request, instead)
     lock = read_lock(_frozen_data(experiment, files, LOCK_FILE), f"{experiment.label}/{LOCK_FILE}")
-    recipe = admit(lock, catalog_of(named_site), experiment)
+    catalog = catalog_of(named_site)
+    recipe = admit(lock, catalog, experiment)
     site = named_site.site
     rides_along = helper()
+    has_file = frozenset(file.path for file in files.files)
+    cache = place(site, site.folders.model_cache)
+
+    def find(key: str, item: Written, path: str | None) -> Located:
+        return locate(key, item, experiment.folder, cache) if path is None else locate_path(key, item, path)
+
     inputs = Inputs(
         experiment=experiment.name,
         experiment_dir=str(experiment.folder),
@@ -83,38 +99,43 @@ def prepare(word: str, site_name: str | None, request: Request, language: str = 
         site_digest=named_site.digest,
         site=site,
         request=request,
-        located=_located(experiment, config, recipe, request, files, place(site, site.folders.model_cache)),
+        located=located(str(experiment.folder), config, recipe, request, has_file, find),
         image=find_image(request.image, recipe.runtime_id, site.runtime.images)
         if site.runtime.kind != "host"
         else None,
-        has_file=frozenset(file.path for file in files.files),
+        has_file=has_file,
         files_digest=files.digest,
         helper_digest=rides_along.digest,
         command=_command(experiment, named_site, request),
         language=language,
         config_name=f"{experiment.label}/{CONFIG_FILE}",
+        registry=str(named_site.registry) if named_site.foreign and named_site.registry else "",
     )
-    return Prepared(experiment, config, recipe, named_site, make_plan(inputs), files, rides_along)
+    return Prepared(
+        experiment, config, recipe, named_site, make_plan(inputs), files, rides_along, catalog.origin
+    )
 
 
-def _frozen(experiment: Experiment, named_site: NamedSite, request: Request) -> tuple[Config, Snapshot]:
+def frozen(
+    experiment: Experiment, site: Site, request: Request, instead: View | None = None
+) -> tuple[Config, Snapshot]:
     """The configuration and the frozen files, the one read from the other.
 
     Which files are data is said in the configuration, so it is looked at first; should it change before it is
     frozen, the freeze starts again.
     """
     name = f"{experiment.label}/{CONFIG_FILE}"
-    limits = Limits(named_site.site.freeze.max_bytes, named_site.site.freeze.max_files)
+    limits = Limits(site.freeze.max_bytes, site.freeze.max_files)
     text = None
     for _ in range(5):
-        text = text if text is not None else read_text(experiment.folder / CONFIG_FILE, name)
+        text = text if text is not None else decoded(experiment.read(CONFIG_FILE), name)
         config = request.written(read_config(text, name, RESOURCE_KEYS))
         data = [Path(item.text) for item in (config.model, *config.data.values()) if item is not None]
-        files = freeze(experiment.folder, name=experiment.label, exclude=data, limits=limits)
-        frozen = decoded(_frozen_data(experiment, files, CONFIG_FILE), name)
-        if frozen == text:
+        files = freeze(experiment.folder, name=experiment.label, exclude=data, limits=limits, instead=instead)
+        same = decoded(_frozen_data(experiment, files, CONFIG_FILE), name)
+        if same == text:
             return config, files
-        text = frozen
+        text = same
     raise InputError.of(f"{name} keeps changing while it is read")
 
 
@@ -129,19 +150,24 @@ def _frozen_data(experiment: Experiment, files: Snapshot, name: str) -> bytes:
     return data
 
 
-def _located(
-    experiment: Experiment, config: Config, recipe: Recipe, request: Request, files: Snapshot, cache: str
+def located(
+    folder: str,
+    config: Config,
+    recipe: Recipe,
+    request: Request,
+    has_file: frozenset[str],
+    find: Callable[[str, Written, str | None], Located],
 ) -> dict[str, Located]:
-    """Model, data and path parameters by key, less those that are frozen. cache: the site's model cache."""
+    """Model, data and path parameters by key, less those that are frozen.
+
+    folder: the experiment's; find: (key, text, path of a parameter, None for the others) → what lies there.
+    """
     given = {"model": config.model, **{f"data.{key}": item for key, item in config.data.items()}}
-    found = {
-        key: locate(key, item, experiment.folder, cache) for key, item in given.items() if item is not None
-    }
-    frozen = [file.path for file in files.files]
+    found = {key: find(key, item, None) for key, item in given.items() if item is not None}
     for name, item in _path_parameters(recipe, config, request):
-        value = path_value(str(experiment.folder), frozen, item.text)
+        value = path_value(folder, has_file, item.text)
         if isinstance(value, str):
-            found[f"params.{name}"] = locate_path(f"params.{name}", item, value)
+            found[f"params.{name}"] = find(f"params.{name}", item, value)
     return found
 
 
@@ -166,23 +192,11 @@ def _command(experiment: Experiment, named_site: NamedSite, request: Request) ->
     from tuneplane.sites.load import site_files
 
     known = site_files().get(named_site.name) == named_site.file
-    words = [
-        "tp",
-        "--site",
-        named_site.name if known else str(named_site.file),
-        "compile",
-        str(experiment.folder),
-    ]
-    options = {
-        "--profile": request.profile,
-        "--time": request.time,
-        "--model": request.model,
-        "--train-data": request.train_data,
-        "--validation-data": request.validation_data,
-        "--image": os.path.abspath(request.image) if request.image else None,
-    }
-    for option, value in options.items():
-        words += [option, value] if value is not None else []
-    for key, text in request.settings:
-        words += ["--set", f"{key}={text}"]
-    return (*words, "--", *request.words) if request.words else tuple(words)
+    if request.image is not None:
+        request = replace(request, image=os.path.abspath(request.image))
+    return Command(
+        site=named_site.name if known else str(named_site.file),
+        registry=str(named_site.registry) if named_site.foreign else "",
+        experiment_dir=str(experiment.folder),
+        request=request,
+    ).words()

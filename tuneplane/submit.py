@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuneplane.experiment.journal import View
 from tuneplane.plan.build import Request
 from tuneplane.prepare import Prepared, prepare
 from tuneplane.render.script import render
 from tuneplane.runs.folder import Run, create, read_run
 from tuneplane.schedulers import Wishes, scheduler
+from tuneplane.sites.load import NamedSite
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,19 @@ class Ready:
     notes: list[str]
 
 
-def ready(word: str, site_name: str | None, request: Request, wishes: Wishes, language: str = "en") -> Ready:
-    """Check everything that can be known before the queue. Raises what is wrong; nothing has been written then."""
-    prepared = prepare(word, site_name, request, language)
+def ready(
+    word: str,
+    named_site: NamedSite,
+    request: Request,
+    wishes: Wishes,
+    language: str = "en",
+    instead: View | None = None,
+) -> Ready:
+    """Check everything that can be known before the queue. Raises what is wrong; nothing has been written then.
+
+    instead: files of the experiment as they would be, in place of those that are there.
+    """
+    prepared = prepare(word, named_site, request, language, instead)
     prepared.insist()
     site = prepared.named_site.site
     script = render(prepared.plan, site)
@@ -33,6 +45,6 @@ def submit(checked: Ready, wishes: Wishes) -> Run:
     """Write the run folder and hand it over. Raises SchedulerError; the run folder then says how that went."""
     prepared = checked.prepared
     site = prepared.named_site.site
-    run = create(site, prepared.plan, checked.script, prepared.files, prepared.helper)
+    run = create(site, prepared.plan, checked.script, prepared.files, prepared.helper, prepared.admitted)
     scheduler(site).submit(run, site, wishes)
     return read_run(run.folder) or run

@@ -29,12 +29,10 @@ def faults(root: Path, text: str) -> list[tuple[str, str, str]]:
 
 def test_the_manifest_that_the_cases_change_is_valid(tmp_path: Path) -> None:
     write_recipe(tmp_path)
-    entry = catalog(tmp_path).entries["toy/tuned"]
-    assert (entry.default, entry.versions, entry.folders) == (
-        "2.0.0",
-        ["2.0.0"],
-        [str(tmp_path / "toy/tuned")],
-    )
+    found = catalog(tmp_path)
+    entry = found.entries["toy/tuned"]
+    assert (entry.default, entry.versions) == ("2.0.0", ["2.0.0"])
+    assert found.folders("toy/tuned") == [tmp_path / "toy/tuned"]
 
 
 TOP = [

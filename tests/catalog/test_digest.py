@@ -17,7 +17,7 @@ from tuneplane.documents.shape import construct
 
 TEXT = {"en": "Words", "zh": "文字"}
 PARAMETER = {"type": "enum", "doc": TEXT, "path": "a.b", "default": "x", "range": "[0, 1]", "choices": ["x", "y"], "items": "int",
-             "unit": "steps", "alias": "p", "group": "g"}  # fmt: skip
+             "unit": "steps", "alias": "p", "group": "g", "formerly": ["q"]}  # fmt: skip
 FULL: dict[str, Any] = {
     "name": "toy/full", "version": "1.0.0", "title": TEXT, "summary": TEXT, "category": "c", "core": ">=0.1", "framework": "toy",
     "framework_version": "1", "status": "supported", "sunset": "2030-01-01", "runtime_id": "toy-1", "requires": ["toy==1"],
@@ -31,10 +31,10 @@ FULL: dict[str, Any] = {
     "metrics": {"source": "report", "names": {"doc": {"better": "lower", "aliases": ["loss"]}}},
 }  # fmt: skip
 TEXTS = [
-    r"title\.(en|zh)", r"summary\.(en|zh)", r"data\.doc\.(en|zh)", r"parameters\.\w+\.doc\.(en|zh)", r"parameters\.\w+\.group",
+    r"title\.(en|zh)", r"summary\.(en|zh)", r"data\.doc\.(en|zh)", r"parameters\.\w+\.doc\.(en|zh)", r"parameters\.\w+\.group", r"parameters\.\w+\.formerly\.\d",
     r"rules\.\d\.message\.(en|zh)", r"status", r"sunset",
 ]  # fmt: skip
-"""Leaves of a recipe that only people read."""
+"""Leaves of a recipe that only people, or an upgrade, read."""
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import pytest
 from builders import MANIFEST, catalog, replaced, write_recipe
 
 from tuneplane.catalog import load
-from tuneplane.catalog.load import Catalog, load_catalog
+from tuneplane.catalog.load import SourceCatalog, load_catalog
 from tuneplane.catalog.manifest import Text
 from tuneplane.catalog.params import as_set, default_value, read_text
 from tuneplane.catalog.recipe import resolve
@@ -22,7 +22,7 @@ from tuneplane.resources import bundled
 OVERLAY = Path(__file__).parents[1] / "catalog_overlay"
 
 
-def seen(found: Catalog) -> dict[str, Any]:
+def seen(found: SourceCatalog) -> dict[str, Any]:
     return {name: (entry, found.manifest(name)) for name, entry in found.entries.items()}
 
 
@@ -157,8 +157,7 @@ def test_a_missing_chinese_text_is_read_in_english() -> None:
 
 
 def test_every_starter_lies_where_the_catalog_looks() -> None:
-    for name, entry in load_catalog().entries.items():
-        assert entry.folders == [str(bundled("recipes") / name)]
-        starter = load_catalog().starter(name)
-        entry_file = load_catalog().manifest(name).launch.entry.experiment
-        assert starter is not None and (starter / entry_file).is_file()
+    found = load_catalog()
+    for name in found.entries:
+        assert found.folders(name) == [bundled("recipes") / name]
+        assert found.manifest(name).launch.entry.experiment in found.starter(name)

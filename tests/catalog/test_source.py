@@ -125,9 +125,9 @@ def test_an_overlay_extends_the_method_below(layers: tuple[Path, Path]) -> None:
     write_recipe(high, overlay)
     found = catalog(low, high)
     entry = found.entries["toy/tuned"]
-    assert (entry.versions, entry.folders) == (
+    assert (entry.versions, found.folders("toy/tuned")) == (
         ["2.0.0", "1.0.0"],
-        [str(low / "toy/tuned"), str(high / "toy/tuned")],
+        [low / "toy/tuned", high / "toy/tuned"],
     )
     assert (entry.summary.en, entry.summary.zh) == ("A toy", "玩具")
     made = resolve(found.manifest("toy/tuned"), "1.0.0")
@@ -182,11 +182,15 @@ def test_the_topmost_starter_counts(layers: tuple[Path, Path]) -> None:
     low, high = layers
     write_recipe(high, "extends: toy/tuned\n")
     found = catalog(low, high)
-    assert found.starter("toy/tuned") is None
-    (low / "toy/tuned/starter").mkdir()
-    assert found.starter("toy/tuned") == low / "toy/tuned/starter"
-    (high / "toy/tuned/starter").mkdir()
-    assert found.starter("toy/tuned") == high / "toy/tuned/starter"
+    assert found.starter("toy/tuned") == {}
+    for root, text in ((low, b"low"), (high, b"high")):
+        (root / "toy/tuned/starter/sub").mkdir(parents=True)
+        (root / "toy/tuned/starter/sub/run.sh").write_bytes(text)
+        (root / "toy/tuned/starter/sub/run.sh").chmod(0o755)
+        for left in (".hidden", "old~", "__pycache__"):
+            (root / "toy/tuned/starter" / left).mkdir()
+            (root / "toy/tuned/starter" / left / "x").touch()
+        assert found.starter("toy/tuned") == {"sub/run.sh": (text, True)}
 
 
 # --- framework versions ---
@@ -247,7 +251,7 @@ def test_a_version_that_there_is_not(tmp_path: Path) -> None:
 )
 def test_a_method_that_there_is_not(tmp_path: Path, name: str, what: str) -> None:
     write_recipe(tmp_path)
-    for ask in (catalog(tmp_path).manifest, catalog(tmp_path).entry, catalog(tmp_path).starter):
+    for ask in (catalog(tmp_path).manifest, catalog(tmp_path).folders, catalog(tmp_path).starter):
         with pytest.raises(InputError) as caught:
             ask(name)
         assert whats(caught) == [what] and problems_of(caught)[0].hint == "tp methods"

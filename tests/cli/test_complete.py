@@ -6,7 +6,8 @@ import pytest
 from cli.world import REPOSITORY, World
 
 CASES = {
-    "tp ": "compile explain job methods new site submit validate",
+    "tp ": "audit catalog compile explain job methods new recipe site submit validate",
+    "tp catalog ": "gc ls refresh rollback status",
     "tp val": "validate",
     "tp --site ": "bench local slurm-apptainer slurm-modules",
     "tp --site slurm-": "slurm-apptainer slurm-modules",

@@ -17,6 +17,16 @@ COMMANDS = [
     "explain",
     "compile",
     "submit",
+    "recipe",
+    "recipe ls",
+    "recipe status",
+    "recipe upgrade",
+    "catalog",
+    "catalog refresh",
+    "catalog status",
+    "catalog ls",
+    "catalog rollback",
+    "catalog gc",
     "site",
     "site ls",
     "site show",
@@ -26,6 +36,7 @@ COMMANDS = [
     "job logs",
     "job wait",
     "job cancel",
+    "audit",
 ]
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from builders import MANIFEST, catalog, problems_of, replaced, whats, write_recipe
 
+from tuneplane import __version__
 from tuneplane.catalog.recipe import resolve
 from tuneplane.errors import LockError
 from tuneplane.experiment.locate import Experiment
-from tuneplane.experiment.lock import Lock, admit, lock_text, read_lock
+from tuneplane.experiment.lock import Lock, admit, deprecation, lock_text, read_lock
 
 EXPERIMENT = Experiment("my exp", Path("/x/my exp"), "experiments/my exp")
 
@@ -68,7 +69,7 @@ def test_a_stale_lock_names_each_difference_and_the_command(root: Path) -> None:
         ("my exp/recipe.lock.json recipe.version", "`1.1.0`"), ("my exp/recipe.lock.json framework.runtime_id", "`toy-2.0.1`")]  # fmt: skip
     assert problems[0].what == "the lock is stale: recipe.version is `1.0.0`" and len(problems) == 3
     assert {tuple(shlex.split(p.hint)) for p in problems} == {
-        ("tp", "new", "my exp-2", "--from", "experiments/my exp")
+        ("tp", "recipe", "upgrade", "experiments/my exp")
     }
     assert caught.value.exit_code == 4
 
@@ -78,26 +79,96 @@ def test_what_is_no_more_in_the_catalog(root: Path) -> None:
     write_recipe(root, MANIFEST.replace("2.0.0", "3.0.0"))
     with pytest.raises(LockError) as caught:
         admit(lock, catalog(root), EXPERIMENT)
-    assert whats(caught) == ["toy/tuned has no framework version `2.0.0` any more"]
-    assert shlex.split(problems_of(caught)[0].hint)[-2:] == ["--framework-version", "3.0.0"]
+    assert whats(caught) == ["the framework version `2.0.0` of toy/tuned is not in the catalog"]
+    assert shlex.split(problems_of(caught)[0].hint)[1:] == [
+        "recipe",
+        "upgrade",
+        "experiments/my exp",
+        "--framework-version",
+        "3.0.0",
+    ]
     (root / "toy/tuned/recipe.yaml").unlink()
     with pytest.raises(LockError) as caught:
         admit(lock, catalog(root), EXPERIMENT)
     assert whats(caught) == ["the method `toy/tuned` is not in the catalog"]
 
 
+class Shelf:
+    """A catalog with a past: what some of its earlier serials had, by method and by method and version."""
+
+    def __init__(self, root: Path, past: dict[str, int]) -> None:
+        self.catalog, self.past = catalog(root), past
+        self.origin = {"registry": "/registry", "serial": 9, "digest": "0" * 64}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.catalog, name)
+
+    def last_serial(self, method: str, framework_version: str = "") -> int | None:
+        return self.past.get(f"{method} {framework_version}".strip())
+
+
 @pytest.mark.parametrize(
-    ("core", "what"),
-    [(">=99", "the lock needs tuneplane >=99, this is "), ("soon", "soon is not a list of versions")],
-)
-def test_a_lock_of_another_tp(root: Path, core: str, what: str) -> None:
+    ("past", "method", "version"),
+    [
+        ({}, "is unknown here: no serial of the registry has it", "is unknown here: no serial of the registry has it"),
+        ({"toy/gone": 4, "toy/tuned 1.0.0": 7}, "has been removed: serial 4 was the last that had it", "has been removed: serial 7 was the last that had it"),
+    ],
+)  # fmt: skip
+def test_what_was_published_once_and_what_never_was(
+    root: Path, past: dict[str, int], method: str, version: str
+) -> None:
+    shelf: Any = Shelf(root, past)
+    lock = locked(root)
+    for field, value, what, command in (
+        ("recipe.name", "toy/gone", f"the method `toy/gone` {method}", ["tp", "methods"]),
+        ("framework.version", "1.0.0", f"the framework version `1.0.0` of toy/tuned {version}",
+         ["tp", "recipe", "upgrade", "experiments/my exp", "--framework-version", "2.0.0"]),
+    ):  # fmt: skip
+        with pytest.raises(LockError) as caught:
+            admit(Lock({**lock.fields, field: value}, lock.name), shelf, EXPERIMENT)
+        [problem] = problems_of(caught)
+        assert (problem.what, shlex.split(problem.hint)) == (what, command)
+
+
+UPGRADE = ["tp", "recipe", "upgrade", "experiments/my exp"]
+
+
+@pytest.mark.parametrize(
+    ("core", "what", "command"),
+    [(">=99", f"tuneplane {__version__} is too old: the lock needs >=99", ["pip", "install", "tuneplane>=99"]),
+     (">=0.1, >0.9,<2", f"tuneplane {__version__} is too old: the lock needs >=0.1, >0.9,<2", ["pip", "install", "tuneplane>=0.1, >0.9,<2"]),
+     (">=0.0.1,<0.1", f"tuneplane {__version__} is too new: the lock needs >=0.0.1,<0.1", UPGRADE), ("==0.0.1", f"tuneplane {__version__} is too new: the lock needs ==0.0.1", UPGRADE),
+     ("soon", "`soon` is not a list of versions", UPGRADE), ("", '`""` is not a list of versions', UPGRADE)],
+)  # fmt: skip
+def test_a_lock_of_another_tp(root: Path, core: str, what: str, command: list[str]) -> None:
     lock = locked(root)
     with pytest.raises(LockError) as caught:
         admit(Lock({**lock.fields, "requires.core": core}, lock.name), catalog(root), EXPERIMENT)
-    assert (
-        whats(caught)[0].startswith(what)
-        and problems_of(caught)[0].where == "my exp/recipe.lock.json requires.core"
-    )
+    [problem] = problems_of(caught)
+    assert (problem.what, shlex.split(problem.hint)) == (what, command)
+    assert problem.where == "my exp/recipe.lock.json requires.core"
+
+
+@pytest.mark.parametrize(("core", "age"), [(">=99", "old"), ("<0.0.1", "new")])
+def test_a_recipe_of_another_tp(root: Path, core: str, age: str) -> None:
+    """No upgrade of the lock would help: it takes another tp."""
+    lock = locked(root)
+    write_recipe(root, replaced(MANIFEST, ('">=0.1,<0.2"', f'"{core}"')))
+    with pytest.raises(LockError) as caught:
+        admit(lock, catalog(root), EXPERIMENT)
+    [problem] = problems_of(caught)
+    assert problem.what == f"tuneplane {__version__} is too {age}: the recipe needs {core}"
+    assert problem.hint == f"pip install 'tuneplane{core}'"
+
+
+def test_a_deprecated_version_is_admitted_and_says_until_when(root: Path) -> None:
+    lock = locked(root)
+    assert deprecation(admit(lock, catalog(root), EXPERIMENT), EXPERIMENT) == []
+    write_recipe(root, replaced(MANIFEST, ("2.0.0: {runtime_id", "2.0.0: {status: deprecated, sunset: 2030-01-01, runtime_id")))  # fmt: skip
+    assert deprecation(admit(lock, catalog(root), EXPERIMENT), EXPERIMENT) == [
+        "toy/tuned on toy 2.0.0 is deprecated and goes on 2030-01-01; `tp methods toy/tuned` shows the versions V that "
+        "stay, `tp recipe upgrade 'experiments/my exp' --framework-version V` moves to one"
+    ]
 
 
 def broken(change: Any) -> bytes:

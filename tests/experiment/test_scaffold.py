@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders import MANIFEST, catalog, config, recipe, replaced, whats, write_recipe
 
-from tuneplane.catalog.load import Catalog, load_catalog
+from tuneplane.catalog.load import SourceCatalog, load_catalog
 from tuneplane.catalog.params import default_value, read_node
 from tuneplane.catalog.recipe import resolve
 from tuneplane.documents.tree import Mark
@@ -24,7 +24,7 @@ from tuneplane.experiment.scaffold import config_text, fork, scaffold
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SourceCatalog:
     """A method with a starter; the current folder is an empty one."""
     starter = write_recipe(tmp_path / "recipes").parent / "starter"
     (starter / "sub").mkdir(parents=True)
@@ -36,7 +36,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     return catalog(tmp_path / "recipes")
 
 
-def test_an_experiment_is_made_whole(toy: Catalog) -> None:
+def test_an_experiment_is_made_whole(toy: SourceCatalog) -> None:
     assert scaffold("exp", toy, "toy/tuned", None, "en") == Path("exp")
     assert sorted(str(path) for path in Path("exp").rglob("*")) == [
         "exp/config.yaml", "exp/main.py", "exp/recipe.lock.json", "exp/sub", "exp/sub/run.sh"]  # fmt: skip
@@ -48,7 +48,7 @@ def test_an_experiment_is_made_whole(toy: Catalog) -> None:
 
 
 @pytest.mark.parametrize("taken", ["file", "folder", "link"])
-def test_nothing_is_overwritten(toy: Catalog, taken: str) -> None:
+def test_nothing_is_overwritten(toy: SourceCatalog, taken: str) -> None:
     {
         "file": lambda: Path("exp").write_text("mine"),
         "folder": lambda: Path("exp").mkdir(),
@@ -63,7 +63,7 @@ def test_nothing_is_overwritten(toy: Catalog, taken: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["rename", "mkdir", "fchmod"])
-def test_a_failure_leaves_nothing(toy: Catalog, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_failure_leaves_nothing(toy: SourceCatalog, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     real = getattr(os, call)
 
     def full(path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,7 +77,7 @@ def test_a_failure_leaves_nothing(toy: Catalog, monkeypatch: pytest.MonkeyPatch,
     assert whats(caught) == ["cannot make `exp`: No space left on device"] and os.listdir() == []
 
 
-def test_a_fork_keeps_what_would_be_frozen_and_is_locked_anew(toy: Catalog, tmp_path: Path) -> None:
+def test_a_fork_keeps_what_would_be_frozen_and_is_locked_anew(toy: SourceCatalog, tmp_path: Path) -> None:
     scaffold("exp", toy, "toy/tuned", None, "en")
     Path("exp/config.yaml").write_text("# mine\nparams: {rate: 0.5}\n")
     Path("exp/more.py").write_text("x")
@@ -152,7 +152,7 @@ def test_every_other_commented_line_is_valid_when_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["exp", "my exp", "é世", "a.b-c_d", "it's", "x" * 100, "$(x)", "a=b"])
-def test_names_that_are_taken(toy: Catalog, name: str) -> None:
+def test_names_that_are_taken(toy: SourceCatalog, name: str) -> None:
     scaffold(name, toy, "toy/tuned", None, "en")
     assert find_experiment(name).name == name
 
@@ -161,7 +161,7 @@ def test_names_that_are_taken(toy: Catalog, name: str) -> None:
     "name",
     ["", ".", "..", ".x", "-x", "a/b", "/x", "a\nb", "a\x1b[31m", "a\u2028b", "x" * 101, "é" * 51, "\udcff"],
 )
-def test_names_that_are_not(toy: Catalog, name: str) -> None:
+def test_names_that_are_not(toy: SourceCatalog, name: str) -> None:
     with pytest.raises(InputError, match="cannot name an experiment"):
         scaffold(name, toy, "toy/tuned", None, "en")
     with pytest.raises(InputError):
@@ -169,7 +169,7 @@ def test_names_that_are_not(toy: Catalog, name: str) -> None:
     assert os.listdir() == []
 
 
-def test_an_experiment_is_found_by_folder_or_name(toy: Catalog) -> None:
+def test_an_experiment_is_found_by_folder_or_name(toy: SourceCatalog) -> None:
     Path("experiments").mkdir()
     os.chdir("experiments")
     scaffold("deep", toy, "toy/tuned", None, "en")
@@ -185,7 +185,7 @@ def test_an_experiment_is_found_by_folder_or_name(toy: Catalog) -> None:
     assert find_experiment(".").name == "exp"
 
 
-def test_what_is_no_experiment(toy: Catalog) -> None:
+def test_what_is_no_experiment(toy: SourceCatalog) -> None:
     scaffold("exp", toy, "toy/tuned", None, "en")
     Path("folder").mkdir()
     Path("half").mkdir()

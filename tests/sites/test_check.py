@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from builders import problems_of, replaced, whats
 
+from tuneplane.durations import FORMS
 from tuneplane.errors import SiteError
 from tuneplane.resources import bundled
 from tuneplane.sites import load
@@ -50,6 +51,15 @@ FAULTS = [
     (SLURM, SLURM + ", omit: [memory]", "tp writes no directive `memory`", "slurm.omit.0", ""),
     (SLURM, SLURM + ", max_script_size: 0", "a limit is at least 1", "slurm.max_script_size", ""),
     ("gpu_request: gres", "gpu_request: tres", "`tres` does not fit", "slurm.gpu_request", "input should be 'gres', 'gpus-per-node', 'gpus' or 'none'"),
+    (FOLDERS, FOLDERS + ", registry: shared", "`shared` is not absolute", "folders.registry", ""),
+    ("default_time: 4h", "default_time: 4h\nkeep_published: '60'", "60 could be 60 minutes (as Slurm reads it) or 60 seconds", "keep_published", FORMS),
+    ("default_time: 4h", "default_time: 4h\nkeep_published: ''", '`""` is not a length of time', "keep_published", FORMS),
+    ("default_time: 4h", "default_time: 4h\nfreshness: {warn: soon}", "`soon` is not a length of time", "freshness.warn", FORMS),
+    ("default_time: 4h", "default_time: 4h\nfreshness: {refuse: 1:30}", "1:30 could be 1 hours 30 minutes or 1 minutes 30 seconds (as Slurm reads it)", "freshness.refuse", FORMS),
+    ("default_time: 4h", "default_time: 4h\nfreshness: {warn: 1d, refuse: 24h}", "a warning comes before the refusal", "freshness.warn", "a shorter time"),
+    ("default_time: 4h", "default_time: 4h\npublishers: {uids: [0, -5]}", "a uid is not negative", "publishers.uids.1", ""),
+    ("default_time: 4h", "default_time: 4h\npublishers: {gid: -5}", "a gid is not negative", "publishers.gid", ""),
+    ("default_time: 4h", "default_time: 4h\npublishers: {uids: [alice]}", "`alice` does not fit", "publishers.uids.0", "input should be a valid integer"),
     (PROFILE, PROFILE.replace("8", "-1"), "a count is not negative", "profiles.h200.gpus_per_node", ""),
     (PROFILE, PROFILE + ", max_nodes: -1", "a count is not negative", "profiles.h200.max_nodes", ""),
     ("cpus_per_node: 96", "cpus_per_node: 0", "a count is at least 1", "profiles.h200.cpus_per_node", ""),

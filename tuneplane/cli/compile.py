@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import WithWords, experiment_argument, request_options
 
 if TYPE_CHECKING:
@@ -16,17 +17,21 @@ if TYPE_CHECKING:
 @experiment_argument
 @request_options
 @click.pass_obj
-def compile_(site: str | None, experiment: str, request: Request) -> None:
+def compile_(chosen: Chosen, experiment: str, request: Request) -> None:
     """Print the very script that `tp submit` of the same would write.
 
     Neither cluster nor files are needed: what is missing is a warning here, and ends the script in its checks.
     """
-    from tuneplane.cli.output import language, note
+    from tuneplane.cli.output import language, note, tell
+    from tuneplane.experiment.lock import deprecation
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
+    from tuneplane.sites.catalog import registry_warnings
 
-    prepared = prepare(experiment, site, request, language(None))
+    prepared = prepare(experiment, chosen.load(), request, language(None))
+    tell(prepared.experiment)
     text = render(prepared.plan, prepared.named_site.site)
-    for sentence in prepared.warnings:
+    said = [*registry_warnings(prepared.named_site), *deprecation(prepared.recipe, prepared.experiment)]
+    for sentence in [*said, *prepared.warnings]:
         note(f"warning: {sentence}")
     click.echo(text, nl=False)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
 
 import click
+
+from tuneplane.cli.chosen import Chosen
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -32,18 +33,16 @@ def sites(incomplete: str) -> list[str]:
     return [name for name in site_files() if name.startswith(incomplete)]
 
 
-def _site_name(ctx: click.Context) -> str | None:
-    root: Any = ctx.find_root()
-    name: str | None = root.params.get("site") or root.obj
-    return name
+def _chosen(ctx: click.Context) -> Chosen:
+    root = ctx.find_root()
+    return Chosen(root.params.get("site"), root.params.get("registry"))
 
 
 @_quiet
 def methods(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from tuneplane.sites.catalog import catalog_of
-    from tuneplane.sites.load import load_site
 
-    return catalog_of(load_site(_site_name(ctx))).entries
+    return catalog_of(_chosen(ctx).load()).entries
 
 
 @_quiet
@@ -55,30 +54,26 @@ def experiments(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_quiet
 def profiles(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    from tuneplane.sites.load import load_site
 
-    return load_site(_site_name(ctx)).site.profiles
+    return _chosen(ctx).load().site.profiles
 
 
 @_quiet
 def settings(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from tuneplane.catalog.recipe import resolve
-    from tuneplane.documents.text import read_data
-    from tuneplane.experiment.locate import LOCK_FILE, find_experiment
-    from tuneplane.experiment.lock import read_lock
+    from tuneplane.experiment.locate import find_experiment
     from tuneplane.sites.catalog import catalog_of
-    from tuneplane.sites.load import load_site
+    from tuneplane.standing import lock_of
 
     # click leaves the words where they are when the option that is completed has no value yet
     found = find_experiment(ctx.params["experiment"] or ctx.args[0])
-    lock = read_lock(read_data(found.folder / LOCK_FILE, LOCK_FILE), LOCK_FILE)
-    manifest = catalog_of(load_site(_site_name(ctx))).manifest(lock.method)
+    lock = lock_of(found)
+    manifest = catalog_of(_chosen(ctx).load()).manifest(lock.method)
     return [f"{name}=" for name in resolve(manifest, lock.framework_version).parameters]
 
 
 @_quiet
 def runs(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from tuneplane.runs.folder import run_ids
-    from tuneplane.sites.load import load_site
 
-    return run_ids(load_site(_site_name(ctx)).site)
+    return run_ids(_chosen(ctx).load().site)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 from tuneplane.errors import UsageError, nearest, shown
 
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
 @request_options
 @json_option
 @click.pass_obj
-def explain(site: str | None, experiment: str, key: str | None, request: Request, as_json: bool) -> None:
+def explain(chosen: Chosen, experiment: str, key: str | None, request: Request, as_json: bool) -> None:
     """Show for each key, or for KEY alone, its value, which source set it, and what lost.
 
     Keys are parameters, `model` and `data.NAME`, `resources.NAME`, `env.NAME`, and the script's directives as
     `slurm.NAME`.
     """
-    from tuneplane.cli.output import emit_json, emit_table, language
+    from tuneplane.cli.output import emit_json, emit_table, language, tell
     from tuneplane.prepare import prepare
 
-    rows = _rows(prepare(experiment, site, request, language(None)))
+    prepared = prepare(experiment, chosen.load(), request, language(None))
+    tell(prepared.experiment)
+    rows = _rows(prepared)
     if key is not None:
         known = [row["key"] for row in rows]
         close = nearest(key, known)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option
 from tuneplane.errors import RunEndedBadly, shown
 
@@ -41,11 +42,10 @@ def _run_argument(function: Any) -> Any:
     return click.argument("run_word", metavar="RUN", shell_complete=complete.runs)(function)
 
 
-def _find(site_name: str | None, word: str) -> tuple[Site, Run]:
+def _find(chosen: Chosen, word: str) -> tuple[Site, Run]:
     from tuneplane.runs.folder import find_run
-    from tuneplane.sites.load import load_site
 
-    site = load_site(site_name).site
+    site = chosen.load().site
     return site, find_run(site, word)
 
 
@@ -125,13 +125,12 @@ def _when(seconds: int | None) -> str:
 @job.command("ls")
 @json_option
 @click.pass_obj
-def ls(site_name: str | None, as_json: bool) -> None:
+def ls(chosen: Chosen, as_json: bool) -> None:
     """List your runs at the site, the newest first."""
     from tuneplane.cli.output import emit_json, emit_table
     from tuneplane.runs.folder import all_runs
-    from tuneplane.sites.load import load_site
 
-    site = load_site(site_name).site
+    site = chosen.load().site
     runs = sorted(all_runs(site), key=lambda run: (-run.record["created"], run.id))
     rows = [_facts(run, status) for run, status in judged(site, runs)]
     if as_json:
@@ -155,11 +154,11 @@ def ls(site_name: str | None, as_json: bool) -> None:
 @_run_argument
 @json_option
 @click.pass_obj
-def status(site_name: str | None, run_word: str, as_json: bool) -> None:
+def status(chosen: Chosen, run_word: str, as_json: bool) -> None:
     """Show how a run stands, and why."""
     from tuneplane.cli.output import emit_json, emit_table
 
-    site, run = _find(site_name, run_word)
+    site, run = _find(chosen, run_word)
     facts = _facts(*judged(site, [run])[0])
     if as_json:
         emit_json(facts)
@@ -177,7 +176,7 @@ def status(site_name: str | None, run_word: str, as_json: bool) -> None:
 @click.option("--attempt", type=click.IntRange(min=1), help="The attempt; the newest by default.")
 @click.pass_obj
 def logs(
-    site_name: str | None,
+    chosen: Chosen,
     run_word: str,
     follow: bool,
     lines: int | None,
@@ -193,7 +192,7 @@ def logs(
     from tuneplane.runs.logs import follow as following
     from tuneplane.runs.logs import logs_of, tail
 
-    site, run = _find(site_name, run_word)
+    site, run = _find(chosen, run_word)
 
     asking, due = pauses(), 0.0
 
@@ -234,23 +233,24 @@ def logs(
 @job.command("wait")
 @_run_argument
 @click.pass_obj
-def wait(site_name: str | None, run_word: str) -> None:
+def wait(chosen: Chosen, run_word: str) -> None:
     """Wait for a run's end; a run that did not complete exits with 8."""
-    site, run = _find(site_name, run_word)
+    site, run = _find(chosen, run_word)
     wait_for(site, run)
 
 
 @job.command("cancel")
 @_run_argument
 @click.pass_obj
-def cancel(site_name: str | None, run_word: str) -> None:
+def cancel(chosen: Chosen, run_word: str) -> None:
     """Ask a run to end."""
     from tuneplane.errors import InputError
     from tuneplane.schedulers import scheduler
 
-    site, run = _find(site_name, run_word)
+    site, run = _find(chosen, run_word)
     found = status_of(site, run)
     if found.state not in ("queued", "running"):
-        raise InputError.of(f"{shown(run.id)} has ended: {_sentence(found)}")
+        what = "has ended" if found.final else "has no job that is known to live"
+        raise InputError.of(f"{shown(run.id)} {what}: {_sentence(found)}")
     scheduler(site).cancel(run, site)
     click.echo(f"asked {run.id} to end")

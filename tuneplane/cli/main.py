@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tuneplane import __version__
+from tuneplane.cli.chosen import Chosen
 from tuneplane.errors import TuneplaneError, UsageError, shown
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -21,8 +22,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain:explain", "Who set which value of an experiment"),
     "compile": ("compile:compile_", "Print the script of an experiment"),
     "submit": ("submit:submit", "Freeze an experiment and run it"),
+    "recipe": ("recipe:recipe", "The recipe of an experiment and the one in force"),
+    "catalog": ("catalog:catalog", "The published catalog"),
     "site": ("site:site", "The sites known here"),
     "job": ("job:job", "Runs and how they stand"),
+    "audit": ("audit:audit", "Compile a script again and name every difference"),
 }
 """Name → (module:object below tuneplane.cli, one line for `tp --help`); nothing is imported before it is run."""
 
@@ -47,7 +51,7 @@ class Commands(click.Group):
             from tuneplane.cli.output import site_words
 
             # what to type next is to be typed for the site that was named; `tp site ls` names them all
-            again = shlex.join(["tp", *site_words()])
+            again = shlex.join(["tp", *site_words("registry")])
             error.problems = tuple(
                 replace(p, hint=f"{again} {p.hint[3:]}")
                 if p.hint.startswith("tp ") and p.hint != "tp site ls"
@@ -86,10 +90,17 @@ def _complete_site(ctx: click.Context, parameter: click.Parameter, incomplete: s
     shell_complete=_complete_site,
     help="A site's name or file.",
 )
+@click.option(
+    "--registry",
+    metavar="DIR",
+    envvar="TUNEPLANE_REGISTRY",
+    type=click.Path(),
+    help="A registry in place of the site's.",
+)
 @click.pass_context
-def tp(ctx: click.Context, site: str | None) -> None:
+def tp(ctx: click.Context, site: str | None, registry: str | None) -> None:
     """Run LLM post-training on Slurm clusters: recipes compiled into one script that can be audited."""
-    ctx.obj = site
+    ctx.obj = Chosen(site, registry)
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option, lang_option
 
 if TYPE_CHECKING:
-    from tuneplane.catalog.load import Catalog
+    from tuneplane.catalog.interface import Catalog
     from tuneplane.catalog.recipe import Recipe
 
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def methods(
-    site: str | None,
+    chosen: Chosen,
     method: str | None,
     data: str | None,
     framework_version: str | None,
@@ -33,13 +34,12 @@ def methods(
     """List the methods, or show METHOD with its parameters."""
     from tuneplane.cli.output import language
     from tuneplane.sites.catalog import catalog_of
-    from tuneplane.sites.load import load_site
 
     if framework_version and not method:
         raise click.UsageError("--framework-version goes with a METHOD")
     if data and method:
         raise click.UsageError("--data lists methods, it does not go with one")
-    catalog = catalog_of(load_site(site))
+    catalog = catalog_of(chosen.load())
     if method:
         from tuneplane.catalog.recipe import resolve
 

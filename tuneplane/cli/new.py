@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option, lang_option
 
 
@@ -26,7 +27,7 @@ from tuneplane.cli.options import json_option, lang_option
 @json_option
 @click.pass_obj
 def new(
-    site: str | None,
+    chosen: Chosen,
     name: str,
     method: str | None,
     framework_version: str | None,
@@ -37,24 +38,22 @@ def new(
     """Make the folder ./NAME with starter files, config.yaml and recipe.lock.json."""
     import shlex
 
-    from tuneplane.cli.output import emit_json, language, typed
+    from tuneplane.cli.output import emit_json, language, tell, typed
     from tuneplane.experiment.scaffold import fork, scaffold
     from tuneplane.sites.catalog import catalog_of
-    from tuneplane.sites.load import load_site
 
-    catalog = catalog_of(load_site(site))
+    catalog = catalog_of(chosen.load())
     if source is None:
         if method is None:
             raise click.UsageError("--method METHOD or --from EXP is needed; `tp methods` lists the methods")
         folder = scaffold(name, catalog, method, framework_version, language(lang))
     else:
-        from tuneplane.documents.text import read_data
-        from tuneplane.experiment.locate import LOCK_FILE, find_experiment
-        from tuneplane.experiment.lock import read_lock
+        from tuneplane.experiment.locate import find_experiment
+        from tuneplane.standing import lock_of
 
         old = find_experiment(source)
-        name_of_lock = f"{old.label}/{LOCK_FILE}"
-        lock = read_lock(read_data(old.folder / LOCK_FILE, name_of_lock), name_of_lock)
+        tell(old)
+        lock = lock_of(old)
         if method is not None and method != lock.method:
             raise click.UsageError(f"{source} is {lock.method}: a fork keeps its method")
         folder = fork(name, old, catalog, lock.method, framework_version or lock.framework_version)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tuneplane.visible import visible
+
+if TYPE_CHECKING:
+    from tuneplane.experiment.locate import Experiment
 
 
 def emit_json(data: Any) -> None:
@@ -18,23 +21,30 @@ def emit_json(data: Any) -> None:
 
 
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A plain table on stdout; control characters in cells are escaped, so that a row stays a row."""
+    """A plain table on stdout."""
+    click.echo(table(headers, rows))
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table; control characters in cells are escaped, so that a row stays a row."""
     from tabulate import tabulate
 
     cells = [[clean(cell) for cell in row] for row in rows]
-    click.echo(tabulate(cells, headers=headers, tablefmt="plain", disable_numparse=True))
+    return str(tabulate(cells, headers=headers, tablefmt="plain", disable_numparse=True))
 
 
-def site_words() -> list[str]:
-    """The words that name the site again, when the command line in hand named one."""
+def site_words(*more: str) -> list[str]:
+    """The words that name the site again, and other global options, where the command line in hand named them."""
     root = click.get_current_context().find_root()
-    named = root.get_parameter_source("site") is click.core.ParameterSource.COMMANDLINE
-    return ["--site", root.params["site"]] if named else []
+    line = click.core.ParameterSource.COMMANDLINE
+    named = [name for name in ("site", *more) if root.get_parameter_source(name) is line]
+    return [word for name in named for word in (f"--{name}", root.params[name])]
 
 
 def typed(*words: str) -> str:
     """The command line `tp WORDS` for the same site, as a shell reads it."""
-    return shlex.join(["tp", *site_words(), *words])
+    more = ("registry",) if words[0] in ("catalog", "recipe") else ()
+    return shlex.join(["tp", *site_words(*more), *words])
 
 
 def clean(text: str) -> str:
@@ -45,6 +55,12 @@ def clean(text: str) -> str:
 def note(text: str) -> None:
     """A line of prose on stderr."""
     click.echo(text, err=True)
+
+
+def tell(experiment: Experiment) -> None:
+    """What became of an upgrade that had been interrupted."""
+    for text in experiment.notes:
+        note(f"note: {text}")
 
 
 def language(chosen: str | None) -> str:

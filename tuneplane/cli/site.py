@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option, lang_option
 
 
@@ -54,7 +55,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 @json_option
 @lang_option
 @click.pass_obj
-def show(chosen: str | None, name: str | None, as_json: bool, lang: str | None) -> None:
+def show(chosen: Chosen, name: str | None, as_json: bool, lang: str | None) -> None:
     """Show what a site offers.
 
     Its profiles, images and folders, and what a user may set; without NAME the site in force.
@@ -64,7 +65,7 @@ def show(chosen: str | None, name: str | None, as_json: bool, lang: str | None) 
     from tuneplane.cli.output import emit_json, emit_table, language
     from tuneplane.sites.load import load_site
 
-    named = load_site(name or chosen)
+    named = load_site(name) if name else chosen.load()
     found = named.site
     if as_json:
         emit_json(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 
 if TYPE_CHECKING:
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
 @click.option("--hold", is_flag=True, help="Queue it held.")
 @click.option("--dry-run", is_flag=True, help="Show what would be frozen and submitted, and submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait for the end; a run that did not complete exits with 8.")
+@click.option(
+    "--upgrade-recipe", is_flag=True, help="Upgrade the experiment to the recipe in force, then submit."
+)
+@click.option(
+    "--framework-version", metavar="V", help="Goes with --upgrade-recipe: the framework version to go to."
+)
 @json_option
 @click.pass_obj
 def submit(
-    site: str | None,
+    chosen: Chosen,
     experiment: str,
     request: Request,
+    upgrade_recipe: bool,
+    framework_version: str | None,
     after: str | None,
     hold: bool,
     dry_run: bool,
@@ -37,12 +46,25 @@ def submit(
     as_json: bool,
 ) -> None:
     """Freeze an experiment into a run folder and hand its script to the scheduler."""
-    from tuneplane.cli.output import emit_json, language, note, typed
+    from tuneplane.cli.output import emit_json, language, note, tell, typed
+    from tuneplane.experiment.lock import deprecation
+    from tuneplane.sites.catalog import registry_warnings
     from tuneplane.submit import ready
     from tuneplane.submit import submit as hand_over
 
-    wishes = _wishes(site, after, hold)
-    checked = ready(experiment, site, request, wishes, language(None))
+    wishes = _wishes(chosen, after, hold)
+    if upgrade_recipe:
+        _upgrade(chosen, experiment, request, wishes, framework_version, dry_run)
+    elif framework_version:
+        raise click.UsageError("--framework-version goes with --upgrade-recipe")
+    checked = ready(experiment, chosen.load(), request, wishes, language(None))
+    prepared = checked.prepared
+    tell(prepared.experiment)
+    for text in [
+        *registry_warnings(prepared.named_site),
+        *deprecation(prepared.recipe, prepared.experiment),
+    ]:
+        note(f"warning: {text}")
     for text in checked.notes:
         note(f"note: {text}")
     if dry_run:
@@ -60,12 +82,37 @@ def submit(
         wait_for(checked.prepared.named_site.site, run)
 
 
-def _wishes(site: str | None, after: str | None, hold: bool) -> Wishes:
+def _upgrade(
+    chosen: Chosen,
+    experiment: str,
+    request: Request,
+    wishes: Wishes,
+    framework_version: str | None,
+    dry_run: bool,
+) -> None:
+    """Upgrade the experiment, once what it would be then can be submitted."""
+    from tuneplane.cli.output import language
+    from tuneplane.cli.recipe import planned
+    from tuneplane.cli.recipe_report import report
+    from tuneplane.submit import ready
+    from tuneplane.upgrade import carry_out
+
+    if dry_run:
+        raise click.UsageError(
+            "--upgrade-recipe writes: `tp recipe upgrade EXP --check` shows what it would do"
+        )
+    made = planned(chosen, experiment, framework_version)
+    if made.writes:
+        ready(experiment, chosen.load(), request, wishes, language(None), made.files)
+        carry_out(made)
+        report(made, False, True, err=True)
+
+
+def _wishes(chosen: Chosen, after: str | None, hold: bool) -> Wishes:
     from tuneplane.runs.folder import find_run
     from tuneplane.schedulers import Wishes
-    from tuneplane.sites.load import load_site
 
-    return Wishes(find_run(load_site(site).site, after) if after else None, hold)
+    return Wishes(find_run(chosen.load().site, after) if after else None, hold)
 
 
 def _show(checked: Ready, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 
 if TYPE_CHECKING:
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 @request_options
 @json_option
 @click.pass_obj
-def validate(site: str | None, experiment: str, request: Request, as_json: bool) -> None:
+def validate(chosen: Chosen, experiment: str, request: Request, as_json: bool) -> None:
     """Check an experiment as `tp submit` would, without submitting it."""
-    from tuneplane.cli.output import emit_json, language, note
+    from tuneplane.cli.output import emit_json, language, note, tell
+    from tuneplane.experiment.lock import deprecation
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
+    from tuneplane.sites.catalog import registry_warnings
 
-    prepared = prepare(experiment, site, request, language(None))
+    prepared = prepare(experiment, chosen.load(), request, language(None))
+    tell(prepared.experiment)
     prepared.insist()
+    for text in [
+        *registry_warnings(prepared.named_site),
+        *deprecation(prepared.recipe, prepared.experiment),
+    ]:
+        note(f"warning: {text}")
     render(prepared.plan, prepared.named_site.site)
     provenance, made = prepared.plan.provenance, prepared.plan.topology
     if as_json:

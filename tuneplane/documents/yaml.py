@@ -95,6 +95,17 @@ def _root(text: str) -> yaml.Node | None:
         loader.dispose()
 
 
+def events(text: str) -> list[Any]:
+    """What the parser finds in a text that `parse` has read, each with its place in characters."""
+    return list(yaml.parse(text, Loader=_CoreLoader))
+
+
+def scalar_starts(text: str) -> dict[int, int]:
+    """Where a scalar ends → where it starts, without the anchor and the tag before it."""
+    tokens = yaml.scan(text, Loader=_CoreLoader)
+    return {t.end_mark.index: t.start_mark.index for t in tokens if isinstance(t, yaml.ScalarToken)}
+
+
 def load(path: Path, name: str | None = None, limit: int = MAX_BYTES) -> Mapping:
     """`parse` of a file."""
     name = name or str(path)

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuneplane.errors import InputError, shown
+from tuneplane.experiment.carrying import in_force
 from tuneplane.experiment.ignore import Rule, ignored, parse
+from tuneplane.experiment.journal import NAME as JOURNAL
+from tuneplane.experiment.journal import View, recovered
 from tuneplane.experiment.snapshot import FrozenFile, Snapshot, checked_name, follow, places_of
 from tuneplane.names import looks_secret_file
 
@@ -54,11 +57,20 @@ def _entry(info: os.stat_result, target: str = "") -> _Entry:
     return _Entry(info.st_size, info.st_mtime_ns, info.st_ino, info.st_ctime_ns, info.st_mode, target)
 
 
-def freeze(folder: Path, *, name: str, exclude: Iterable[Path] = (), limits: Limits = Limits()) -> Snapshot:
+def freeze(
+    folder: Path,
+    *,
+    name: str,
+    exclude: Iterable[Path] = (),
+    limits: Limits = Limits(),
+    instead: View | None = None,
+) -> Snapshot:
     """Read the experiment `name` in `folder` once, as it is at one moment.
 
-    exclude: data and models, absolute or relative to `folder`. Raises InputError when it is over the limits, when a
-    name cannot be frozen, when a file cannot be read, and when a file keeps changing.
+    exclude: data and models, absolute or relative to `folder`; instead: files as they would be, in place of those that
+    are there. What an upgrade is about to change is read as the upgrade has it.
+    Raises InputError when it is over the limits, when a name cannot be frozen, when a file cannot be read, and when a
+    file keeps changing.
     """
     from time import sleep
 
@@ -67,14 +79,16 @@ def freeze(folder: Path, *, name: str, exclude: Iterable[Path] = (), limits: Lim
     for pause in range(TRIES):
         sleep(pause / 20)
         try:
-            entries, left_out = _listing(root, name, excluded, limits)
+            upgrade = recovered(Path(root))
+            entries, left_out = _listing(root, name, excluded, limits, upgrade.pending)
             _check_limits(entries, name, limits)
             files = [_frozen(root, name, path, entry) for path, entry in entries.items()]
-            again, _ = _listing(root, name, excluded, limits)
+            again, _ = _listing(root, name, excluded, limits, upgrade.pending)
         except _Changed as error:
             changed = str(error)
             continue
         if entries == again:
+            files = _with({**upgrade.view, **(instead or {})}, files)
             files.sort(key=lambda file: file.path.encode())
             printable = ((os.fsencode(path).decode(errors="replace"), reason) for path, reason in left_out)
             return Snapshot(tuple(files), tuple(sorted(printable)))
@@ -96,9 +110,12 @@ def _excluded(root: str, exclude: Iterable[Path]) -> frozenset[str]:
 
 
 def _listing(
-    root: str, name: str, excluded: frozenset[str], limits: Limits
+    root: str, name: str, excluded: frozenset[str], limits: Limits, upgrading: bool
 ) -> tuple[dict[str, _Entry], list[tuple[str, str]]]:
-    """What is to be frozen by path, and what is left out with the reason; no content is read."""
+    """What is to be frozen by path, and what is left out with the reason; no content is read.
+
+    upgrading: whether an upgrade is known to be under way; another one raises _Changed.
+    """
     rules = _OUTPUT_RULES + parse(_tpignore(root, name), "named in .tpignore")
     git = _git_files(root, name)
     places = None if git is None else places_of(git)
@@ -109,6 +126,10 @@ def _listing(
         folder = folders.pop()
         for item in _items(root, name, folder):
             path = f"{folder}/{item.name}" if folder else item.name
+            if path.startswith(JOURNAL):
+                if path == JOURNAL and not upgrading and in_force(Path(item.path)):
+                    raise _Changed(path)
+                continue
             is_folder = item.is_dir(follow_symlinks=False)
             reason = _reason(path, is_folder, excluded, rules)
             if not reason and git is not None and is_folder and {path, f"{path}/"} & git:
@@ -171,6 +192,17 @@ def _drop_dangling(entries: dict[str, _Entry], left_out: list[tuple[str, str]]) 
             left_out.append((path, "a link to what is not frozen"))
         if not dangling:
             return
+
+
+def _with(view: View, files: list[FrozenFile]) -> list[FrozenFile]:
+    """The files with those of `view` in their place; what is ignored as a cache is not added."""
+    there = {file.path for file in files}
+    kept = [file for file in files if file.path not in view]
+    return kept + [
+        file
+        for path, file in view.items()
+        if file is not None and (path in there or not _reason(path, False, frozenset(), _OUTPUT_RULES))
+    ]
 
 
 def _tpignore(root: str, name: str) -> str:

@@ -70,7 +70,7 @@ def resolve(text: str, *, kind: Kind, cache: Path) -> Resolved | Missing:
     if split is None:
         raise InputError.of(f"{shown(text)} is not a Hub id", expected="`org/name` or `org/name@revision`")
     repo, revision = split
-    folder = cache / f"{kind}s--{repo.replace('/', '--')}"
+    folder = _folder(repo, kind, cache)
 
     def missing(reason: str) -> Missing:
         return Missing(repo, kind, revision, reason)
@@ -86,6 +86,16 @@ def resolve(text: str, *, kind: Kind, cache: Path) -> Resolved | Missing:
     snapshot = folder / "snapshots" / commits[0]
     fault = _fault(snapshot, folder / "blobs", commits[0])
     return missing(fault) if fault else Resolved(snapshot, repo, commits[0])
+
+
+def snapshot_of(text: str, kind: Kind, cache: Path, commit: str) -> Path:
+    """Where the files of the Hub id `text` lie in `cache` at a commit, there or not."""
+    repo = text.partition("@")[0]
+    return _folder(repo, kind, cache) / "snapshots" / commit
+
+
+def _folder(repo: str, kind: Kind, cache: Path) -> Path:
+    return cache / f"{kind}s--{repo.replace('/', '--')}"
 
 
 def _split(text: str) -> tuple[str, str] | None:

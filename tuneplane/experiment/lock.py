@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
 from tuneplane import __version__
-from tuneplane.catalog.load import Catalog
+from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.core_version import satisfies
 from tuneplane.documents.text import decoded
@@ -67,7 +67,7 @@ def read_lock(content: bytes, name: str) -> Lock:
     try:
         data = plain(parse(decoded(content, name), name))
     except InputError as error:
-        raise LockError(*error.problems) from None
+        raise LockError(*(replace(p, hint=p.hint or _AFRESH) for p in error.problems)) from None
     if data.get("schema") != SCHEMA:
         what = (
             f"the lock has schema {shown(data['schema'])}" if "schema" in data else "the lock has no `schema`"
@@ -104,31 +104,29 @@ def admit(lock: Lock, catalog: Catalog, experiment: Experiment) -> Recipe:
 
     Raises LockError naming each difference: a stale lock is refused, never upgraded in passing.
     """
-    fork = f"tp new {quote(f'{experiment.name}-2')} --from {quote(experiment.label)}"
-    if lock.method not in catalog.entries:
-        raise LockError.of(
-            f"the method {shown(lock.method)} is not in the catalog",
-            f"{lock.name} recipe.name",
-            hint="tp methods",
-        )
+    upgrade = f"tp recipe upgrade {quote(experiment.label)}"
+    if not catalog.has(lock.method):
+        what = f"the method {shown(lock.method)} {_gone(catalog, lock.method)}"
+        raise LockError.of(what, f"{lock.name} recipe.name", hint="tp methods")
     manifest = catalog.manifest(lock.method)
     if lock.framework_version not in manifest.framework.versions:
+        gone = _gone(catalog, lock.method, lock.framework_version)
         raise LockError.of(
-            f"{lock.method} has no framework version {shown(lock.framework_version)} any more",
+            f"the framework version {shown(lock.framework_version)} of {lock.method} {gone}",
             f"{lock.name} framework.version",
             "one of " + ", ".join(manifest.framework.versions),
-            f"{fork} --framework-version {quote(manifest.framework.default)}",
+            f"{upgrade} --framework-version {quote(manifest.framework.default)}",
         )
     recipe = resolve(manifest, lock.framework_version)
-    for requirement, whose in ((lock.fields["requires.core"], "the lock"), (recipe.core, "the recipe")):
-        _check_core(requirement, whose, lock.name)
+    _check_core(recipe.core, "the recipe", lock.name)
+    _check_core(lock.fields["requires.core"], "the lock", lock.name, upgrade)
     published = fields_of(recipe)
     differences = [
         Problem(
             f"the lock is stale: {key} is {shown(lock.fields[key])}",
             f"{lock.name} {key}",
             shown(published[key]),
-            fork,
+            upgrade,
         )
         for key in _FIELDS
         if lock.fields[key] != published[key]
@@ -138,14 +136,38 @@ def admit(lock: Lock, catalog: Catalog, experiment: Experiment) -> Recipe:
     return recipe
 
 
-def _check_core(requirement: str, whose: str, name: str) -> None:
+def deprecation(recipe: Recipe, experiment: Experiment) -> list[str]:
+    """What a user should know of a framework version that is admitted for a while only."""
+    if recipe.status != "deprecated":
+        return []
+    version = f"{recipe.framework} {recipe.framework_version}"
+    upgrade = f"tp recipe upgrade {quote(experiment.label)} --framework-version V"
+    return [
+        f"{recipe.name} on {version} is deprecated and goes on {recipe.sunset}; "
+        f"`tp methods {recipe.name}` shows the versions V that stay, `{upgrade}` moves to one"
+    ]
+
+
+def _gone(catalog: Catalog, method: str, framework_version: str = "") -> str:
+    """Whether what is not in the catalog was published once, in words."""
+    if catalog.origin is None:
+        return "is not in the catalog"
+    last = catalog.last_serial(method, framework_version)
+    if last is None:
+        return "is unknown here: no serial of the registry has it"
+    return f"has been removed: serial {last} was the last that had it"
+
+
+def _check_core(requirement: str, whose: str, name: str, upgrade: str = "") -> None:
+    """Refuse what is for another `tp`; where only the lock is behind, `upgrade` renews it."""
+    where = f"{name} requires.core"
     try:
-        met = satisfies(requirement)
-    except ValueError as error:
-        raise LockError.of(str(error), f"{name} requires.core", "`>=A.B,<C.D`") from None
-    if not met:
-        raise LockError.of(
-            f"{whose} needs tuneplane {requirement}, this is {__version__}",
-            f"{name} requires.core",
-            hint=f"pip install 'tuneplane{requirement}'",
-        )
+        unmet = [clause.strip() for clause in requirement.split(",") if not satisfies(clause)]
+    except ValueError:
+        what = f"{shown(requirement)} is not a list of versions"
+        raise LockError.of(what, where, "`>=A.B,<C.D`", upgrade) from None
+    if unmet:
+        age = "too old" if any(clause.startswith(">") for clause in unmet) else "too new"
+        what = f"tuneplane {__version__} is {age}: {whose} needs {requirement}"
+        install = f"pip install 'tuneplane{requirement}'"
+        raise LockError.of(what, where, hint=upgrade if upgrade and age == "too new" else install)

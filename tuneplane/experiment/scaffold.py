@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tuneplane.catalog.load import Catalog
+from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.manifest import Parameter
 from tuneplane.catalog.params import as_set, default_value, expectation, written
 from tuneplane.catalog.recipe import Recipe, resolve
@@ -24,7 +24,8 @@ def scaffold(name: str, catalog: Catalog, method: str, framework_version: str | 
     """Make `./NAME` from the method's starter. Raises InputError; then nothing is left behind."""
     recipe = resolve(catalog.manifest(method), framework_version)
     starter = catalog.starter(method)
-    files = freeze(starter, name=f"{method} starter") if starter else Snapshot(())
+    contents = {path: data for path, (data, _) in starter.items()}
+    files = Snapshot.of(contents, [path for path, (_, executable) in starter.items() if executable])
     return _make(name, files, config_text(recipe, language), lock_text(recipe))
 
 

@@ -99,6 +99,7 @@ class Inputs:
     command: tuple[str, ...] = ()
     language: str = "en"
     config_name: str = "config.yaml"
+    registry: str = ""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -320,4 +321,5 @@ def _provenance(inputs: Inputs) -> Provenance:
         files_count=len(inputs.has_file),
         helper_digest=inputs.helper_digest,
         command=inputs.command,
+        registry=inputs.registry,
     )

@@ -115,7 +115,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the plan was made from, by name and digest."""
+    """What the plan was made from, by name and digest. registry: the one that counted, where it is not the site's."""
 
     tool_version: str
     method: str
@@ -132,6 +132,7 @@ class Provenance:
     files_count: int
     helper_digest: str
     command: tuple[str, ...]
+    registry: str = ""
 
 
 @dataclass(frozen=True)

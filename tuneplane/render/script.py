@@ -121,6 +121,7 @@ def _header(plan: Plan, site: Site) -> list[tuple[str, str]]:
         ("lock", f"sha256:{p.recipe_digest}"),
         ("site", f"{p.site}, {plan.scheduler}, {plan.runtime}"),
         ("", f"sha256:{p.site_digest}"),
+        *([("registry", f"{p.registry}, which is not the site's")] if p.registry else []),
         *_image_lines(plan),
         (
             "placement",

@@ -64,8 +64,18 @@ def runs_folder(site: Site) -> Path:
     return Path(place(site, site.folders.runs))
 
 
-def create(site: Site, plan: Plan, script: str, files: Snapshot, helper: Snapshot) -> Run:
-    """Claim a run folder and write everything a job needs. Raises SiteError; then nothing is left behind."""
+def create(
+    site: Site,
+    plan: Plan,
+    script: str,
+    files: Snapshot,
+    helper: Snapshot,
+    admitted: dict[str, Any] | None = None,
+) -> Run:
+    """Claim a run folder and write everything a job needs. Raises SiteError; then nothing is left behind.
+
+    admitted: registry, serial and digest the submission was admitted against.
+    """
     root = runs_folder(site)
     mode = 0o700 if site.private_runs else 0o750
     try:
@@ -74,7 +84,7 @@ def create(site: Site, plan: Plan, script: str, files: Snapshot, helper: Snapsho
     except OSError as error:
         raise SiteError.of(f"cannot make a run folder in {shown(str(root), 300)}: {error.strerror}") from None
     try:
-        record = _fill(folder, plan, script, files, helper)
+        record = _fill(folder, plan, script, files, helper, admitted)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise SiteError.of(
@@ -97,7 +107,14 @@ def _claim(root: Path, experiment: str, mode: int) -> Path:
         return folder
 
 
-def _fill(folder: Path, plan: Plan, script: str, files: Snapshot, helper: Snapshot) -> dict[str, Any]:
+def _fill(
+    folder: Path,
+    plan: Plan,
+    script: str,
+    files: Snapshot,
+    helper: Snapshot,
+    admitted: dict[str, Any] | None,
+) -> dict[str, Any]:
     for name, snapshot in (("files", files), ("helper", helper)):
         snapshot.write(folder / name)
         write_whole(folder / f"{name}.sha256", snapshot.manifest, 0o440)
@@ -110,6 +127,7 @@ def _fill(folder: Path, plan: Plan, script: str, files: Snapshot, helper: Snapsh
         "created": int(time.time()),
         "by": getpass.getuser(),
         "host": os.uname().nodename,
+        "admitted": admitted,
         "left_out": [list(item) for item in files.left_out],
         "plan": dataclasses.asdict(plan),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from tuneplane.cache import cache_get, cache_key, cache_put
@@ -20,21 +21,28 @@ def find_image(given: str | None, runtime_id: str, images: dict[str, str]) -> Im
     A file that is not there has no digest, nor has a runtime id that no image is registered under; None when there
     is no such id either. Raises ImageError for something that is no file.
     """
+    named = named_image(given, runtime_id, images)
+    return named if named is None or named.source == NOT_REGISTERED else with_digest(named)
+
+
+def named_image(given: str | None, runtime_id: str, images: dict[str, str]) -> Image | None:
+    """The same without looking at any file: it has no digest."""
     if given is not None:
-        return _described(os.path.abspath(given), runtime_id, "--image")
+        return Image(os.path.abspath(given), runtime_id, "--image")
     if runtime_id in images:
-        return _described(images[runtime_id], runtime_id, f"site image of {runtime_id}")
+        return Image(images[runtime_id], runtime_id, f"site image of {runtime_id}")
     return Image(f"{runtime_id}.sif", runtime_id, NOT_REGISTERED) if runtime_id else None
 
 
-def _described(path: str, runtime_id: str, source: str) -> Image:
+def with_digest(image: Image) -> Image:
+    """The image with the digest and size of its file, as it is where there is none. Raises ImageError."""
     try:
-        status = os.stat(path)
+        status = os.stat(image.path)
     except OSError:
-        return Image(path, runtime_id, source)
+        return image
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError.of(f"{shown(path, 400)} is not a file", source, "a SIF image")
-    return Image(path, runtime_id, source, _sha256(Path(path), status), status.st_size)
+        raise ImageError.of(f"{shown(image.path, 400)} is not a file", image.source, "a SIF image")
+    return replace(image, sha256=_sha256(Path(image.path), status), size=status.st_size)
 
 
 def _sha256(path: Path, status: os.stat_result) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Protocol, cast
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from tuneplane.runs.folder import Run
 from tuneplane.runs.status import Job
@@ -17,6 +18,14 @@ class Wishes:
 
     after: Run | None = None
     hold: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The scripts that the scheduler keeps for one run folder, by job. note: why there may be more, or none."""
+
+    scripts: dict[str, bytes] = field(default_factory=dict)
+    note: str = ""
 
 
 class Scheduler(Protocol):
@@ -33,6 +42,9 @@ class Scheduler(Protocol):
 
     def cancel(self, run: Run, site: Site) -> None:
         """Ask the job to end. Raises SchedulerError."""
+
+    def kept(self, folder: Path, job: dict[str, Any], site: Site) -> Kept:
+        """What the scheduler itself keeps of the job of a run folder; job: what its `job.json` says."""
 
 
 _SCHEDULERS = {"local": "tuneplane.schedulers.local", "slurm": "tuneplane.schedulers.slurm"}

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import tuneplane
 from tuneplane.errors import SchedulerError, SiteError, shown
 from tuneplane.files import read_json, write_json
 from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run
 from tuneplane.runs.status import Job
-from tuneplane.schedulers import Wishes
+from tuneplane.schedulers import Kept, Wishes
 from tuneplane.schedulers.environment import clean_environment
 from tuneplane.schedulers.local_job import PROCESS_FILE
 from tuneplane.schedulers.processes import alive
@@ -80,3 +81,8 @@ def cancel(run: Run, site: Site) -> None:
             os.kill(process["pid"], signal.SIGTERM)
         except OSError as error:
             raise SchedulerError.of(f"cannot signal the job: {error.strerror}") from None
+
+
+def kept(folder: Path, job: dict[str, Any], site: Site) -> Kept:
+    """This scheduler keeps no script: it runs the one in the run folder."""
+    return Kept()

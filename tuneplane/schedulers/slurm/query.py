@@ -52,8 +52,8 @@ class CannotAsk(Exception):
     """Slurm did not answer; the text says why."""
 
 
-def queue(site: Site, cluster: str = "") -> list[Row]:
-    """All jobs of this user that the controller still knows. Raises CannotAsk."""
+def queue(site: Site, cluster: str = "", user: int | None = None) -> list[Row]:
+    """All jobs of a user (a uid, this one by default) that the controller still knows. Raises CannotAsk."""
     # fields are separated by a character that no name holds; the job's name is not asked for, it holds anything
     form = _SEPARATOR.join(("%A", "%T", "%r", "%Z"))
     answer = ask(
@@ -62,7 +62,7 @@ def queue(site: Site, cluster: str = "") -> list[Row]:
             "squeue",
             "--noheader",
             "--states=all",
-            f"--user={os.getuid()}",
+            f"--user={os.getuid() if user is None else user}",
             f"--format={form}",
             *cluster_option(cluster),
         ],
@@ -72,10 +72,10 @@ def queue(site: Site, cluster: str = "") -> list[Row]:
     return list(_rows(answer.out))
 
 
-def accounted(site: Site, ids: Iterable[str], cluster: str = "") -> list[Row]:
-    """Those of `ids` that the accounting knows; none where there is no accounting. Raises CannotAsk.
+def accounted(site: Site, ids: Iterable[str], cluster: str = "", user: int | None = None) -> list[Row]:
+    """Those of `ids` that the accounting knows of a user; none where there is no accounting. Raises CannotAsk.
 
-    Their folders are as the accounting stores them, see `_stored`.
+    Their folders are as the accounting stores them, see `stored`.
     """
     fields = "JobIDRaw,State,Reason,WorkDir"
     answer = ask(
@@ -87,7 +87,7 @@ def accounted(site: Site, ids: Iterable[str], cluster: str = "") -> list[Row]:
             f"--delimiter={_SEPARATOR}",
             "--allocations",
             "--duplicates",
-            f"--user={os.getuid()}",
+            f"--user={os.getuid() if user is None else user}",
             f"--jobs={','.join(ids)}",
             f"--format={fields}",
             *cluster_option(cluster),
@@ -148,7 +148,7 @@ def _of_cluster(runs: list[Run], site: Site, cluster: str) -> dict[str, Job]:
             missing.append(run)
     known = accounted(site, [run.job["id"] for run in missing if run.job], cluster) if missing else []
     for run in missing:
-        row = _newest(known, run, _stored(run.folder))
+        row = _newest(known, run, stored(run.folder))
         found[run.id] = _job(row) if row else Job("unknown")
     return found
 
@@ -161,7 +161,7 @@ def _newest(rows: list[Row], run: Run, folder: str) -> Row | None:
     return matching[-1] if matching else None
 
 
-def _stored(folder: Path) -> str:
+def stored(folder: Path) -> str:
     """A folder as the accounting stores it: slurmctld writes a backtick for each double quote (seen on 24.11)."""
     return str(folder).replace('"', "`")
 

@@ -1,0 +1,82 @@
+"""The command that prints a script again: the words that stand in its header, written and read by one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuneplane.plan.build import Request
+
+_OPTIONS = {
+    "--profile": "profile",
+    "--time": "time",
+    "--model": "model",
+    "--train-data": "train_data",
+    "--validation-data": "validation_data",
+    "--image": "image",
+}
+"""Options with one value, in the order they are written in, and the field of a request that each fills."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """`tp compile` with nothing that depends on the current folder.
+
+    site: a name, or the path of a file; registry: one named in place of the site's, else empty; experiment_dir and the
+    request's image: absolute paths.
+    """
+
+    site: str
+    registry: str
+    experiment_dir: str
+    request: Request
+
+    def words(self) -> tuple[str, ...]:
+        """The command line."""
+        request = self.request
+        words = ["tp", "--site", self.site]
+        words += ["--registry", self.registry] if self.registry else []
+        words += ["compile", self.experiment_dir]
+        for option, name in _OPTIONS.items():
+            value = getattr(request, name)
+            words += [option, value] if value is not None else []
+        for key, text in request.settings:
+            words += ["--set", f"{key}={text}"]
+        return (*words, "--", *request.words) if request.words else tuple(words)
+
+    @staticmethod
+    def read(words: Sequence[str]) -> Command:
+        """The command that these words are. Raises ValueError when they are none that `words` gives."""
+        words = list(words)
+        own = words.index("--") if "--" in words else len(words)
+        options, settings, places = _split(words[:own])
+        known = {"--site", "--registry", *_OPTIONS}
+        if words[:1] != ["tp"] or set(options) - known or "--site" not in options or len(places) != 1:
+            raise ValueError("no command of tp compile")
+        request = Request(
+            **{_OPTIONS[option]: value for option, value in options.items() if option in _OPTIONS},
+            settings=tuple(settings),
+            words=tuple(words[own + 1 :]),
+        )
+        return Command(options["--site"], options.get("--registry", ""), places[0], request)
+
+
+def _split(words: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, str]], list[str]]:
+    """Options, settings and what stands behind `compile`."""
+    options: dict[str, str] = {}
+    settings: list[tuple[str, str]] = []
+    places: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        # options take whatever follows; a path begins with a slash, so it is none
+        value = next(rest, None)
+        if value is None:
+            raise ValueError(f"{word} has no value")
+        if word == "--set":
+            key, _, text = value.partition("=")
+            settings.append((key, text))
+        elif word == "compile":
+            places.append(value)
+        else:
+            options[word] = value
+    return options, settings, places
