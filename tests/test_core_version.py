@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuneplane import __version__
-from tuneplane.core_version import satisfies
+from tuneplane.core_version import misfit, satisfies
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,13 @@ def test_a_later_clause_is_checked_though_an_earlier_fails() -> None:
 
 def test_the_version_asked_for_by_default_is_this_one() -> None:
     assert satisfies(f"=={__version__}")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "verdict"),
+    [(">=0", ""), (">=99", "too old"), (">98,!=0.0.0", "too old"), ("<0.0.1", "too new"), ("<=0.0.1,>=0", "too new"), ("==99", "too new")],
+)  # fmt: skip
+def test_what_this_tp_is_for_a_requirement(requirement: str, verdict: str) -> None:
+    assert misfit(requirement) == verdict
+    with pytest.raises(ValueError):
+        misfit(f"{requirement},oops")

@@ -186,3 +186,35 @@ def test_faults_of_all_manifests_are_reported_together(tmp_path: Path) -> None:
 def test_argv_style_needs_no_path(tmp_path: Path) -> None:
     write_recipe(tmp_path, replaced(MANIFEST, ("style: flags", "style: argv"), (", path: steps", "")))
     assert "steps" in catalog(tmp_path).manifest("toy/tuned").parameters
+
+
+FORMERLY = [
+    ("alias: lr,", "alias: lr, formerly: [steps], # HERE\n    ", "`steps` is the name of a parameter now", "parameters.rate.formerly"),
+    ("alias: lr,", "alias: lr, formerly: [rate], # HERE\n    ", "`rate` is the name of a parameter now", "parameters.rate.formerly"),
+    ("{runtime_id: toy-2.0.0}", "{add: {kl: {type: int, path: kl, formerly: [rate], doc: {en: X}}}} # HERE",
+     "`rate` is the name of a parameter now", "framework.versions.2.0.0.add.kl.formerly"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "what", "key"), FORMERLY)
+def test_a_former_name_is_no_present_one(tmp_path: Path, old: str, new: str, what: str, key: str) -> None:
+    assert faults(tmp_path, replaced(MANIFEST, (old, new))) == [(what, key, "")]
+
+
+def test_a_former_name_is_of_one_parameter_and_may_be_that_of_a_version(tmp_path: Path) -> None:
+    shared = replaced(
+        MANIFEST,
+        ("alias: lr,", "alias: lr, formerly: [pace],"),
+        ("path: steps,", "path: steps, formerly: [pace],"),
+    )
+    write_recipe(tmp_path / "shared", shared)
+    with pytest.raises(InputError) as caught:
+        _ = catalog(tmp_path / "shared").entries
+    assert {problem.what for problem in problems_of(caught)} == {"2 parameters were formerly `pace`"}
+    renamed = replaced(
+        MANIFEST,
+        ("alias: lr,", "alias: lr, formerly: [pace, speed],"),
+        ("{runtime_id: toy-2.0.0}", "{rename: {rate: pace}}"),
+    )
+    write_recipe(tmp_path / "renamed", renamed)
+    assert catalog(tmp_path / "renamed").has("toy/tuned")

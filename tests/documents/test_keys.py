@@ -95,7 +95,7 @@ def documents(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     """A document in pieces, every second of which is a key of `params`; and the keys without their quotes."""
     line = draw(end)
     words = draw(keys)
-    pieces, here = [], draw(st.sampled_from(["", "\ufeff"])).replace("\ufeff", "")
+    pieces, here = [], ""
     for _ in range(draw(st.integers(0, 2))):
         here += draw(comment).lstrip() + line
     here += draw(

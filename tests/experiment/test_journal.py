@@ -197,7 +197,7 @@ def test_killed_anywhere_it_is_all_or_nothing(tmp_path: Path) -> None:
 def test_killed_anywhere_in_the_recovery_it_is_still_new(tmp_path: Path) -> None:
     count = 0
     for n, place in positions(tmp_path, upgraded):
-        if as_others_see(place) == OLD or n % 4:
+        if as_others_see(place) == OLD or n % 6:
             continue
         for m in range(1, 100):
             again = tmp_path / f"{n}-{m}" / "exp"
@@ -209,7 +209,7 @@ def test_killed_anywhere_in_the_recovery_it_is_still_new(tmp_path: Path) -> None
             count += 1
             if ended:
                 break
-    assert count > 100
+    assert count > 60
 
 
 def keeping_links(source: Path, target: Path) -> Callable[[str, str], object]:
@@ -384,7 +384,7 @@ def test_two_recoveries_at_once(tmp_path: Path) -> None:
         if as_others_see(place) == NEW:
             first = n
             break
-    for round_ in range(40):
+    for round_ in range(20):
         place = made(tmp_path / f"round-{round_}")
         assert killed(random.randint(first, last), lambda: upgraded(place))  # noqa: B023
         assert together(*[slowly(lambda: recovered(place).view and 1)] * 3) == [0, 0, 0]  # noqa: B023
@@ -394,7 +394,7 @@ def test_two_recoveries_at_once(tmp_path: Path) -> None:
 def test_two_upgrades_at_once(tmp_path: Path) -> None:
     other: Files = {**{path: b"other " + data for path, data in WRITTEN.items()}, "other.py": b"x\n"}
     outcomes = set()
-    for round_ in range(40):
+    for round_ in range(20):
         place = made(tmp_path / f"round-{round_}")
         codes = together(
             slowly(lambda: write_all(place, writes())),  # noqa: B023
@@ -410,7 +410,7 @@ def test_two_upgrades_at_once(tmp_path: Path) -> None:
 def test_no_reader_sees_a_mixture_while_upgrades_go_on(folder: Path) -> None:
     back = [Write(w.path, sha256(w.after), OLD.get(w.path, b"gone\n")) for w in writes()]
     states = [OLD, NEW, {**NEW, **{w.path: w.after for w in back}}]
-    until = time.monotonic() + 2.0
+    until = time.monotonic() + 1.2
 
     def upgrade() -> int:
         here = writes()
@@ -507,7 +507,7 @@ def test_a_journal_of_somebody_else_is_read_and_not_carried_out(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[", "{}", "[1]", '[{"path": "../x", "before": "", "after": "", "mode": 0}]', '[{"path": "x"}]'],
+    ["", "[", "1", "[1]", '[{"path": "../x", "before": "", "after": "", "mode": 0}]', '[{"path": "x"}]'],
 )
 def test_a_damaged_journal_is_said(folder: Path, text: str) -> None:
     (folder / NAME / "claim").mkdir(parents=True)

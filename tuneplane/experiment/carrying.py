@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from tuneplane.experiment.snapshot import FrozenFile, checked_name
 from tuneplane.files import ABSENT, OTHER, content_of, sync, write_new
@@ -48,7 +47,7 @@ class Carrying:
         with _unless_lost(place):
             text = (place / RECORD).read_bytes()
         try:
-            entries = tuple(Entry(**fields) for fields in _list(json.loads(text)))
+            entries = tuple(Entry(**fields) for fields in json.loads(text))
             for entry in entries:
                 checked_name(entry.path)
         except (ValueError, TypeError):
@@ -248,9 +247,3 @@ def digest_of(folder: Path, path: str) -> str:
     if any(os.path.islink(folder / parent) for parent in parents):
         return OTHER
     return content_of(folder / path)
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError
-    return value
