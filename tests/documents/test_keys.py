@@ -129,7 +129,7 @@ def documents(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     return [*pieces, here], words
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(documents())
 def test_every_byte_outside_the_keys_stays(made: tuple[list[str], list[str]]) -> None:
     pieces, words = made
@@ -157,7 +157,7 @@ def test_every_byte_outside_the_keys_stays(made: tuple[list[str], list[str]]) ->
 def test_most_documents_of_the_property_are_valid() -> None:
     valid = []
 
-    @settings(max_examples=200, deadline=None, database=None)
+    @settings(max_examples=100, deadline=None, database=None)
     @given(documents())
     def look(made: tuple[list[str], list[str]]) -> None:
         try:

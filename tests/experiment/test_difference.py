@@ -232,7 +232,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.fixed_dictionaries(FIELDS), st.data())
 def test_digests_differ_exactly_where_something_is_said(fields: dict[str, Any], data: st.DataObject) -> None:
     base = {"name": "n", "version": "1", "title": TEXT, "summary": TEXT, "category": "c", "core": ">=0", "framework": "f", "framework_version": "1",

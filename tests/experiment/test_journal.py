@@ -39,8 +39,8 @@ WRITTEN: Files = {
 }
 NEW: Files = {**OLD, **WRITTEN}
 EDITED = b"the user's own\n"
-CHANGING = ("rename", "link", "unlink", "rmdir", "mkdir", "chmod", "fchmod", "fsync")
-"""Every call by which a journal changes the disk, but for the opening of a new file."""
+CHANGING = ("rename", "link", "unlink", "rmdir", "mkdir")
+"""Every call by which a journal changes which files there are, but for the opening of a new one."""
 
 
 @pytest.fixture(autouse=True)
@@ -197,7 +197,7 @@ def test_killed_anywhere_it_is_all_or_nothing(tmp_path: Path) -> None:
 def test_killed_anywhere_in_the_recovery_it_is_still_new(tmp_path: Path) -> None:
     count = 0
     for n, place in positions(tmp_path, upgraded):
-        if as_others_see(place) == OLD or n % 6:
+        if as_others_see(place) == OLD or n % 4:
             continue
         for m in range(1, 100):
             again = tmp_path / f"{n}-{m}" / "exp"
@@ -223,7 +223,7 @@ def keeping_links(source: Path, target: Path) -> Callable[[str, str], object]:
     return copy
 
 
-@pytest.mark.parametrize("edited", sorted(WRITTEN))
+@pytest.mark.parametrize("edited", ["config.yaml", "main.py.new", "sub/deep/more.py"])
 def test_an_edit_after_the_kill_is_kept_and_all_else_is_as_it_was(tmp_path: Path, edited: str) -> None:
     for n, place in positions(tmp_path, upgraded):
         seen = as_others_see(place)
@@ -249,9 +249,11 @@ def finished(place: Path) -> bool:
 def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:
     """The new files are there, one of them is edited, and the recovery that takes them back is killed."""
 
+    there = all_there(tmp_path)
+
     def half(place: Path) -> None:
         made(place)
-        assert killed(all_there(tmp_path), lambda: upgraded(place))
+        assert killed(there, lambda: upgraded(place))
         (place / "main.py").write_bytes(EDITED)
 
     expected = {**OLD, "main.py": EDITED}
@@ -270,14 +272,7 @@ def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:
 
 def all_there(tmp_path: Path) -> int:
     """The first position at which every new file is in its place and the journal has not ended."""
-    found: list[int] = getattr(all_there, "found", [])
-    if not found:
-        for n, place in positions(tmp_path / "search", upgraded):
-            if on_disk(place) == NEW:
-                found.append(n)
-                all_there.found = found  # type: ignore[attr-defined]
-                break
-    return found[0]
+    return next(n for n, place in positions(tmp_path / "search", upgraded) if on_disk(place) == NEW)
 
 
 @pytest.mark.parametrize("how", ["in place", "replaced"])
@@ -306,10 +301,9 @@ def test_an_edit_at_any_moment_is_never_overwritten(tmp_path: Path, edited: str,
     assert outcomes == {False, True}
 
 
-@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP])
-def test_where_links_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_where_links_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
     for n, place in positions(tmp_path, upgraded):
@@ -318,13 +312,10 @@ def test_where_links_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         recovered(place)
         assert on_disk(place) == seen, n
     place = made(tmp_path / "undone")
-    with Layer(all_positions(tmp_path) - 12, lambda: (place / "config.yaml").write_bytes(EDITED) and None):  # type: ignore[func-returns-value]
-        write_all(place, writes())
-    there = on_disk(place)
-    assert there.pop("config.yaml") == EDITED and {**there, "config.yaml": b""} in (
-        {**OLD, "config.yaml": b""},
-        {**NEW, "config.yaml": b""},
-    )
+    assert killed(all_there(tmp_path), lambda: upgraded(place))
+    (place / "config.yaml").write_bytes(EDITED)
+    recovered(place)
+    assert on_disk(place) == {**OLD, "config.yaml": EDITED} and not leftovers(place)
 
 
 def all_positions(tmp_path: Path) -> int:

@@ -262,3 +262,14 @@ def test_modes_do_not_depend_on_the_umask(
         assert mode == wanted, f"{place} has {mode:o}"
     found = newest(deep)
     assert found is not None and found.serial == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is in every group")
+def test_the_sites_group_has_every_folder(registry: Registry) -> None:
+    """So that another publisher of the group can publish next; files are replaced, never written to."""
+    shared = Registry(registry.root, None, 54321)
+    publish_all(shared, "a")
+    for place in (shared.root, *shared.root.rglob("*")):
+        if place.is_dir():
+            assert (place.stat().st_gid, stat.S_IMODE(place.stat().st_mode)) == (54321, 0o2775), place
+    assert refresh(shared, content("b")).made

@@ -44,7 +44,7 @@ class Carrying:
     @staticmethod
     def read(folder: Path, place: Path) -> Carrying:
         """Raises Lost, OSError."""
-        with _unless_lost(place):
+        with unless_lost(place):
             text = (place / RECORD).read_bytes()
         try:
             entries = tuple(Entry(**fields) for fields in json.loads(text))
@@ -56,13 +56,13 @@ class Carrying:
 
     def claimed(self, place: Path) -> Carrying:
         """The same under a name of our own: from here on nobody else goes on with it. Raises Lost, OSError."""
-        with _unless_lost(self.place):
+        with unless_lost(self.place):
             os.rename(self.place, place)
         return replace(self, place=place)
 
     def carry_out(self) -> list[str]:
         """Write everything, or take everything back when a file was edited; the edited files. Raises Lost, OSError."""
-        with _unless_lost(self.place):
+        with unless_lost(self.place):
             edited = self.edited() or self._all_forward() or self.edited()
             if edited:
                 self._mark(edited)
@@ -81,7 +81,7 @@ class Carrying:
 
     def view(self) -> dict[str, FrozenFile | None]:
         """The files as the journal has them, where they may be others on disk. Raises Lost, OSError."""
-        with _unless_lost(self.place):
+        with unless_lost(self.place):
             edited = self.edited()
             found: dict[str, FrozenFile | None] = {}
             for i, entry in self._numbered():
@@ -181,7 +181,7 @@ class Carrying:
 
 
 @contextmanager
-def _unless_lost(place: Path) -> Iterator[None]:
+def unless_lost(place: Path) -> Iterator[None]:
     """An OSError within is Lost when the journal is not in `place` any more."""
     try:
         yield

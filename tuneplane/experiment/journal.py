@@ -28,11 +28,12 @@ import shutil
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuneplane.errors import Busy, InputError, shown
-from tuneplane.experiment.carrying import Carrying, Entry, Lost, build, digest_of, in_force, tidy
+from tuneplane.experiment.carrying import Carrying, Entry, Lost, build, digest_of, in_force, tidy, unless_lost
 from tuneplane.experiment.snapshot import FrozenFile
 from tuneplane.files import sha256, sync
 
@@ -83,7 +84,9 @@ def recovered(folder: Path) -> Recovered:
                 tidy(outer)
                 return Recovered({}, notes)
             found = Carrying.read(folder, outer / name)
-            if os.lstat(outer).st_uid != os.geteuid():
+            with unless_lost(found.place):
+                foreign = os.lstat(outer).st_uid != os.geteuid()
+            if foreign:
                 return _only_read(found)
             try:
                 found = found.claimed(outer / secrets.token_hex(8))
@@ -101,8 +104,9 @@ def recovered(folder: Path) -> Recovered:
 
 
 def _only_read(found: Carrying) -> Recovered:
-    view = found.view()
-    return Recovered(view, (_sentence(found.folder, "is read as", found.edited()),), pending=True)
+    with unless_lost(found.place):
+        view, edited = found.view(), found.edited()
+    return Recovered(view, (_sentence(found.folder, "is read as", edited),), pending=True)
 
 
 def _sentence(folder: Path, how: str, edited: Sequence[str]) -> str:
@@ -175,10 +179,11 @@ def _sweep(folder: Path) -> None:
     for entry in os.scandir(folder):
         if entry.name.startswith(f"{NAME}-") and entry.is_dir(follow_symlinks=False):
             host, _, rest = entry.name.removeprefix(f"{NAME}-").rpartition("-")[0].rpartition("-")
-            here = host == os.uname().nodename and rest.isdigit()
-            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_SECONDS
-            if old or (here and _ended(int(rest))):
-                shutil.rmtree(entry.path, ignore_errors=True)
+            ended = host == os.uname().nodename and rest.isdigit() and _ended(int(rest))
+            # it may have gone, or come into force, in this moment
+            with suppress(FileNotFoundError):
+                if ended or time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_SECONDS:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _ended(pid: int) -> bool:
