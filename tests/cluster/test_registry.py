@@ -53,7 +53,12 @@ class Shared:
         for host, user in CLIENTS:
             self.cluster.run(host, ["fusermount3", "-u", MOUNT], user=user)
         self.cluster.run(
-            SERVER, ["sh", "-c", f"kill $(cat /run/sshd-registry.pid); rm -rf {STORE} /run/sshd-registry.*"]
+            SERVER,
+            [
+                "sh",
+                "-c",
+                f"kill $(cat /run/sshd-registry.pid); pkill -KILL 'sshd|sftp-server'; rm -rf {STORE} /run/sshd-registry.*",
+            ],
         )
 
     def fresh(self, name: str) -> tuple[str, str]:

