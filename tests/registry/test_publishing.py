@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -273,3 +275,20 @@ def test_the_sites_group_has_every_folder(registry: Registry) -> None:
         if place.is_dir():
             assert (place.stat().st_gid, stat.S_IMODE(place.stat().st_mode)) == (54321, 0o2775), place
     assert refresh(shared, content("b")).made
+
+
+def test_a_folder_that_another_publisher_replaces_while_it_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renaming onto an empty folder replaces it: who was about to write into the old one begins again."""
+    registry, real, replaced = Registry(tmp_path / "registry"), tempfile.mkdtemp, []
+
+    def mkdtemp(prefix: str, dir: Path) -> str:
+        if dir == registry.root and len(replaced) < 3:
+            replaced.append(dir)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(dir))
+        return real(prefix=prefix, dir=dir)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    assert refresh(registry, content("first", 1)).made
+    assert len(replaced) == 3 and registry.serials.is_dir() and registry.catalogs.is_dir()

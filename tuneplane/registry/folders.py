@@ -10,16 +10,25 @@ from pathlib import Path
 from tuneplane.errors import LockError, shown
 from tuneplane.registry.layout import Registry
 
+TURNS = 20
+"""Times that the folders are tried: each failed turn means that another publisher has made one of them."""
+
 
 def make_folders(registry: Registry) -> None:
     """The registry's own folders, where they are missing. Raises LockError."""
-    try:
-        for parent in reversed(registry.root.parents):
-            make_folder(parent, 0o755)
-        for folder in (registry.root, registry.serials, registry.catalogs):
-            make_folder(folder, registry.folder_mode, registry.gid)
-    except OSError as error:
-        raise cannot_write(registry, error) from None
+    for turn in range(TURNS):
+        try:
+            for parent in reversed(registry.root.parents):
+                make_folder(parent, 0o755)
+            for folder in (registry.root, registry.serials, registry.catalogs):
+                make_folder(folder, registry.folder_mode, registry.gid)
+            return
+        except FileNotFoundError as error:
+            # another publisher's folder took the place of the empty one that this one was about to fill
+            if turn == TURNS - 1:
+                raise cannot_write(registry, error) from None
+        except OSError as error:
+            raise cannot_write(registry, error) from None
 
 
 def make_folder(path: Path, mode: int, gid: int | None = None) -> None:
