@@ -66,7 +66,10 @@ class Researcher:
             | dict(slurm or {}),
             "runtime": {"kind": runtime or ("apptainer" if images else "host"), "gpu": "none"}
             | ({"images": dict(images)} if images else {}),
-            "folders": {"runs": f"{self.root}/runs", "secrets": "~/.config/tuneplane/secrets.env"},
+            "folders": {
+                "runs": f"{self.root}/runs",
+                "secrets": "/shared/home/{user}/.config/tuneplane/secrets.env",
+            },
             "network": {"interface": "eth0"},
             "profiles": {
                 "h200": {"gpus_per_node": 8, "gpu_type": "h200", "cpus_per_node": 16, "memory_per_gpu": "2G"},

@@ -22,13 +22,12 @@ from tuneplane.plan.model import (
     Image,
     Plan,
     Provenance,
-    Ref,
     Refusal,
     Setting,
     Topology,
     Value,
 )
-from tuneplane.plan.paths import path_value
+from tuneplane.plan.paths import path_value, site_path
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.sites.model import Site
@@ -114,7 +113,7 @@ def make_plan(inputs: Inputs) -> Plan:
     if made is not None and not faults.found:
         check_rules(recipe, settings, made, inputs.language, faults)
     words = _words(inputs, settings, faults)
-    cache = home_path(site.folders.model_cache)
+    cache = site_path(site.folders.model_cache)
     base = platform(made, inputs.located, site.network.online, cache) if made is not None else []
     variables = layered(base, site.environment, recipe.environment, config, faults)
     names = {"experiment": inputs.experiment, "method": recipe.name}
@@ -141,13 +140,6 @@ def make_plan(inputs: Inputs) -> Plan:
     if plan.runtime == "apptainer":
         apptainer.check(plan)
     return plan
-
-
-def home_path(folder: str) -> Value | None:
-    """A folder of the site file as a value: below the user's home when it starts with `~/`."""
-    if not folder:
-        return None
-    return Ref("home", folder[1:]) if folder.startswith("~/") else folder
 
 
 def refusals(inputs: Inputs) -> list[Refusal]:

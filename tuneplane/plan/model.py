@@ -7,19 +7,19 @@ from typing import Any, Literal, TypeAlias
 
 from tuneplane.experiment.config import Located
 
-Place = Literal["run", "files", "attempt", "output", "scratch", "home"]
-"""Folders that are known only where the job runs; the script has a variable for each."""
+Place = Literal["run", "files", "attempt", "output", "scratch", "home", "user"]
+"""What is known only where the job runs, folders and the user's name; the script has a variable for each."""
 
 
 @dataclass(frozen=True)
 class Ref:
     """A path below a folder that is known only in the job: `Ref("output")`, `Ref("scratch", "/tmp")`.
 
-    prefix: text before it in the same word, such as `--file=`.
+    suffix: what follows it in the same word, another reference too; prefix: text before it, such as `--file=`.
     """
 
     place: Place
-    suffix: str = ""
+    suffix: Value = ""
     prefix: str = ""
 
     def __str__(self) -> str:

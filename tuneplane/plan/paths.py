@@ -8,6 +8,21 @@ from collections.abc import Iterable
 from tuneplane.plan.model import Ref, Value
 
 
+def site_path(text: str) -> Value | None:
+    """A folder or file of the site file, as the job finds it: `~/` is its home, `{user}` its user. None for none.
+
+    It says for the job what `sites.folders.place` says on the login node.
+    """
+    if text.startswith("~/"):
+        return Ref("home", _for_user(text[1:]))
+    return _for_user(text) if text else None
+
+
+def _for_user(text: str) -> Value:
+    before, found, after = text.partition("{user}")
+    return Ref("user", _for_user(after), before) if found else text
+
+
 def path_value(experiment_dir: str, frozen: Iterable[str], text: str, prefix: str = "") -> Value:
     """The frozen copy of a file or folder of the experiment; any other path where it lies.
 

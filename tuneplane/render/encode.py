@@ -20,8 +20,9 @@ VARIABLES: dict[Place, str] = {
     "output": "$tp_run/output",
     "scratch": "$tp_scratch",
     "home": "$tp_home",
+    "user": "$tp_user",
 }
-"""The script's own variables for the folders that only the job knows."""
+"""The script's own variables for what only the job knows."""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%_+=:,./-")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
@@ -45,7 +46,7 @@ def word(value: Value) -> Encoded:
     """
     if isinstance(value, Ref):
         start = _text(value.prefix) if value.prefix else ""
-        end = _text(value.suffix) if value.suffix else ""
+        end = word(value.suffix) if value.suffix else ""
         return Encoded(f'{start}"{VARIABLES[value.place]}"{end}')
     return _text(value)
 

@@ -9,8 +9,8 @@ from tuneplane.durations import spoken
 from tuneplane.errors import InputError, SiteError
 from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
-from tuneplane.plan.build import home_path
 from tuneplane.plan.model import Plan, Ref, Variable
+from tuneplane.plan.paths import site_path
 from tuneplane.render import encode
 from tuneplane.render.encode import Encoded, NotEncodable
 from tuneplane.sites.model import Site
@@ -79,11 +79,14 @@ def _context(plan: Plan, site: Site) -> dict[str, Any]:
         "prefix": encode.verbatim(PREFIXES[plan.runtime]),
         "path": ":".join(site.path),
         "inherited": set(site.inherit),
-        "secrets_file": home_path(site.folders.secrets),
-        "model_cache": home_path(site.folders.model_cache),
+        "secrets_file": site_path(site.folders.secrets),
+        "model_cache": site_path(site.folders.model_cache),
         "mounts": _mounts(plan),
-        "binds": [bind.removesuffix(":ro") for bind in site.runtime.binds],
-        "read_only_binds": [bind.removesuffix(":ro") for bind in site.runtime.binds if bind.endswith(":ro")],
+        "scratch": site_path(site.folders.scratch),
+        "binds": [
+            (site_path(bind.removesuffix(":ro")), ",ro" if bind.endswith(":ro") else "")
+            for bind in site.runtime.binds
+        ],
         "check_sh": encode.verbatim(CHECK_SH.strip("\n")),
         "read_sh": encode.verbatim(READ_SH.strip("\n")),
         "params": encode.heredoc(plan.params, PARAMS_END),

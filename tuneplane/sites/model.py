@@ -61,7 +61,7 @@ class Profile:
 
 @document
 class Runtime:
-    """How an image is started. binds: host folders every container sees, read-only with a trailing `:ro`."""
+    """How an image is started. binds: host folders every container sees, `{user}` and all, read-only with a trailing `:ro`."""
 
     kind: Literal["host", "apptainer"]
     apptainer: str = "/usr/bin/apptainer"
@@ -96,7 +96,7 @@ class Freshness:
 
 @document
 class Folders:
-    """runs, model_cache, secrets, registry: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
+    """Folders, and the secrets file: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
 
     runs: str
     scratch: str = "/tmp"
