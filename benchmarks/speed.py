@@ -62,7 +62,7 @@ def measure(commands: dict[str, list[str]], runs: int) -> dict[str, float]:
 
 def render_many() -> float:
     """Seconds to render SCRIPTS plans that differ in name, placement and arguments."""
-    from tuneplane.plan.build import Request
+    from tuneplane.plan.inputs import Request
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
     from tuneplane.sites.load import load_site

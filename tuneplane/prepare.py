@@ -19,14 +19,16 @@ from tuneplane.experiment.locate import LOCK_FILE, Experiment, find_experiment
 from tuneplane.experiment.locations import locate, locate_path
 from tuneplane.experiment.lock import admit, read_lock
 from tuneplane.experiment.snapshot import Snapshot
-from tuneplane.plan.build import Inputs, Request, make_plan
-from tuneplane.plan.command import Command
+from tuneplane.plan.build import make_plan
+from tuneplane.plan.command import Command, image_variable
 from tuneplane.plan.faults import Faults
-from tuneplane.plan.model import Plan
+from tuneplane.plan.images import image_trouble, node_arch
+from tuneplane.plan.inputs import Inputs, Request
+from tuneplane.plan.model import Image, Plan, Refusal
 from tuneplane.plan.paths import path_value
 from tuneplane.runs.helper import helper
-from tuneplane.runtimes.image import find_image
-from tuneplane.sites.catalog import catalog_of
+from tuneplane.runtimes.image import Wanted, found_image, named_image
+from tuneplane.sites.catalog import catalog_of, shelf_of
 from tuneplane.sites.folders import place
 from tuneplane.sites.load import NamedSite
 from tuneplane.sites.model import Site
@@ -49,14 +51,19 @@ class Prepared:
     admitted: dict[str, Any] | None = None
 
     @property
-    def warnings(self) -> list[str]:
+    def refusals(self) -> list[Refusal]:
         """What `submit` refuses and a compiled script ends on."""
-        return [refusal.sentence for refusal in self.plan.refusals]
+        return [*self.plan.refusals, *image_trouble(self.plan.image)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """The same in words."""
+        return [refusal.sentence for refusal in self.refusals]
 
     def insist(self) -> None:
         """Refuse what only a compile may leave open. Raises InputError or ImageError with all of it."""
         faults = Faults()
-        for refusal in self.plan.refusals:
+        for refusal in self.refusals:
             kind = InputError if refusal.code == InputError.exit_code else ImageError
             faults.add(kind, refusal.what, refusal.where, hint=refusal.remedy)
         if self.plan.secrets:
@@ -83,6 +90,8 @@ def prepare(
     catalog = catalog_of(named_site)
     recipe = admit(lock, catalog, experiment)
     site = named_site.site
+    if site.runtime.kind != "host":
+        request = with_own_image(request, recipe)
     rides_along = helper()
     has_file = frozenset(file.path for file in files.files)
     cache = place(site, site.folders.model_cache)
@@ -100,9 +109,7 @@ def prepare(
         site=site,
         request=request,
         located=located(str(experiment.folder), config, recipe, request, has_file, find),
-        image=find_image(request.image, recipe.runtime_id, site.runtime.images)
-        if site.runtime.kind != "host"
-        else None,
+        image=_image(named_site, recipe, config, request),
         has_file=has_file,
         files_digest=files.digest,
         helper_digest=rides_along.digest,
@@ -114,6 +121,24 @@ def prepare(
     return Prepared(
         experiment, config, recipe, named_site, make_plan(inputs), files, rides_along, catalog.origin
     )
+
+
+def _image(named_site: NamedSite, recipe: Recipe, config: Config, request: Request) -> Image | None:
+    site = named_site.site
+    if site.runtime.kind == "host":
+        return None
+    arch = node_arch(site, config)
+    wanted = Wanted(recipe.runtime_id, arch, tuple(recipe.requires), request.image, request.image_by)
+    shelf = shelf_of(named_site, recipe.runtime_id) if wanted.given is None and recipe.runtime_id else None
+    registered = shelf.current if shelf else {}
+    return found_image(named_image(wanted, site, registered, shelf.serial if shelf else 0), registered)
+
+
+def with_own_image(request: Request, recipe: Recipe) -> Request:
+    """The request with the image that the user's variable for the framework names, unless an option names one."""
+    name = image_variable(recipe.framework)
+    own = os.environ.get(name)
+    return replace(request, image=own, image_by=name) if own and request.image is None else request
 
 
 def frozen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuneplane.experiment.journal import View
-from tuneplane.plan.build import Request
+from tuneplane.plan.inputs import Request
 from tuneplane.prepare import Prepared, prepare
 from tuneplane.render.script import render
 from tuneplane.runs.folder import Run, create, read_run

@@ -11,7 +11,7 @@ from typing import Any
 from cli.world import World
 
 from tuneplane.cli.chosen import Chosen
-from tuneplane.plan.build import Request
+from tuneplane.plan.inputs import Request
 from tuneplane.prepare import prepare
 from tuneplane.render.script import render
 from tuneplane.runs.folder import Run, create

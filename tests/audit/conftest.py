@@ -12,6 +12,7 @@ pytest.register_assert_rewrite("audit.audited", "cli.world")
 
 from audit.audited import submitted  # noqa: E402
 from cli.world import REPOSITORY, World, lines  # noqa: E402
+from image_files import sif  # noqa: E402
 
 CONFIG = """
     model: models/base
@@ -58,7 +59,7 @@ def world(tmp_path: Path, cache: Path) -> Iterator[World]:
 @pytest.fixture
 def toy(world: World) -> Toy:
     image = world.root / "toy 1.sif"
-    image.write_bytes(b"no image, but a file")
+    image.write_bytes(sif())
     world.site(
         "cluster",
         "slurm-apptainer",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from audit.audited import audited, found, rewrite, submitted, write
 from audit.conftest import Toy
+from image_files import sif
 
 from tuneplane.audit.frozen import read_back, sums
 from tuneplane.experiment.snapshot import FrozenFile, Snapshot
@@ -203,14 +204,14 @@ def test_another_image_at_the_path(toy: Toy) -> None:
     toy.image.write_bytes(b"another one")
     report = audited(toy.world, toy.run)
     assert (report["code"], report["verdict"]) == (5, "another image")
-    expected = sha(b"no image, but a file")
+    expected = sha(sif())
     assert found(report) == [("image", str(toy.image), expected, sha(b"another one"))]
     assert report["err"] == "error: the audit found another image: 1 difference\n"
 
 
 def test_another_digest_in_the_header(toy: Toy) -> None:
-    digest = hashlib.sha256(b"no image, but a file").hexdigest()
-    rewrite(toy.script, (digest, "0" * 64))
+    digest = hashlib.sha256(sif()).hexdigest()
+    rewrite(toy.script, lambda text: text.replace(digest, "0" * 64, 1))
     report = audited(toy.world, toy.run)
     assert (report["code"], report["verdict"]) == (5, "another image")
     [(kind, where, expected, now)] = found(report)
@@ -222,12 +223,12 @@ def test_another_image_in_the_script(toy: Toy) -> None:
     """Digest, size and what is started: all of it is the image's."""
     rewrite(
         toy.script,
-        (')" = 20 ]', ')" = 21 ]'),
+        lambda text: text.replace(f" {len(sif())} ", f" {len(sif()) + 1} "),
         lambda text: text.replace(str(toy.image), "/evil.sif"),
     )
     report = audited(toy.world, toy.run)
     kinds = [item[0] for item in found(report)]
-    assert kinds == ["image", "header", "image", "image", "image"] and report["code"] == 4
+    assert kinds == ["image", "image", "header", "image", "image", "image"] and report["code"] == 4
 
 
 def test_an_image_and_something_else(toy: Toy) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from audit.audited import rewrite, submitted
 from cli.world import REPOSITORY, Expected, Said, World, lines
+from image_files import sif
 
 from tuneplane import __version__
 
@@ -28,7 +29,7 @@ class Audit:
     def __init__(self, world: World) -> None:
         self.world = world
         self.image = world.root / "toy.sif"
-        self.image.write_bytes(b"no image, but a file")
+        self.image.write_bytes(sif())
         self.bin = world.root / "bin"
         self.bin.mkdir()
         self.play("squeue", "exit 0")

@@ -6,11 +6,11 @@ import pytest
 from cli.world import REPOSITORY, World
 
 CASES = {
-    "tp ": "audit catalog compile explain job methods new recipe site submit validate",
+    "tp ": "audit catalog compile explain job methods new recipe runtime site submit validate",
     "tp catalog ": "gc ls refresh rollback status",
     "tp val": "validate",
-    "tp --site ": "bench local slurm-apptainer slurm-modules",
-    "tp --site slurm-": "slurm-apptainer slurm-modules",
+    "tp --site ": "bench local slurm-apptainer slurm-enroot slurm-modules slurm-pyxis",
+    "tp --site slurm-": "slurm-apptainer slurm-enroot slurm-modules slurm-pyxis",
     "tp site show l": "local",
     "tp site ": "ls show",
     "tp job s": "status",

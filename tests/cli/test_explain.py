@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cli.world import REPOSITORY, Expected, World
+from image_files import sif
 
 expected = Expected("explain")
 RECIPES = [str(REPOSITORY / "tests/catalog_overlay"), str(REPOSITORY / "tests/cli/recipes")]
@@ -191,7 +192,7 @@ def test_environment_of_the_user_over_the_recipe_over_the_site(toy: World) -> No
 
 def test_an_image_from_the_command_line(world: World) -> None:
     world.made("exp", "pytorch/image-classification")
-    (world.folder / "mine.sif").write_bytes(b"not really")
+    (world.folder / "mine.sif").write_bytes(sif())
     said = world.tp("--site", "slurm-apptainer", "compile", "exp", "--image", "mine.sif")
     assert (said.code, said.err) == (0, "")
     assert f"#   image       {world.folder}/mine.sif (--image)\n" in said.out

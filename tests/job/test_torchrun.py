@@ -56,10 +56,8 @@ def test_arguments(recorded):
         assert head["first"] < int(environment["TUNEPLANE_HEAD_PORT"]) != int(port)
 
 
-def test_every_option_exists_in_torch(run):
-    torch = os.environ.get("TUNEPLANE_TORCH_PYTHON")
-    if not torch:
-        pytest.skip("TUNEPLANE_TORCH_PYTHON names no interpreter with PyTorch")
+@pytest.mark.torch
+def test_every_option_exists_in_torch(run, torch_python):
     program = run.experiment / "train.py"
     program.write_text(
         "import os, sys, torch, torch.distributed as dist\n"
@@ -75,7 +73,7 @@ def test_every_option_exists_in_torch(run):
         "--processes-per-node",
         "2",
         "--python",
-        torch,
+        str(torch_python),
         "--heartbeat-bound",
         "20",
     )
@@ -85,15 +83,13 @@ def test_every_option_exists_in_torch(run):
         assert run.log(rank).count("sum 6 4 127.0.0.1 ['a b']") == 2
 
 
-def test_a_killed_torchrun_leaves_no_worker(run, running):
-    torch = os.environ.get("TUNEPLANE_TORCH_PYTHON")
-    if not torch:
-        pytest.skip("TUNEPLANE_TORCH_PYTHON names no interpreter with PyTorch")
+@pytest.mark.torch
+def test_a_killed_torchrun_leaves_no_worker(run, running, torch_python):
     (run.experiment / "train.py").write_text(
         "import os, time\nopen('w.new', 'w').write('%d %d' % (os.getpid(), os.getppid()))\n"
         "os.rename('w.new', 'w')\ntime.sleep(60)\n"
     )
-    process = run.start("train.py", options=("--kind", "torchrun", "--python", torch))
+    process = run.start("train.py", options=("--kind", "torchrun", "--python", str(torch_python)))
     worker, agent = map(int, run.wait_for("w", 60).read_text().split())
     os.kill(agent, 9)
     assert run.end(process) == 137

@@ -10,7 +10,8 @@ from builders import catalog, config, site, write_recipe
 
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.errors import TuneplaneError
-from tuneplane.plan.build import Inputs, Request, make_plan
+from tuneplane.plan.build import make_plan
+from tuneplane.plan.inputs import Inputs, Request
 from tuneplane.plan.model import Image, Plan
 
 RECIPE = """\

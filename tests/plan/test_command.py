@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneplane.plan.build import Request
 from tuneplane.plan.command import Command
+from tuneplane.plan.inputs import Request
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 # click ends a command's options at the first `--`, whatever comes before it

@@ -8,7 +8,7 @@ import pytest
 from plan.cases import plan, refused
 
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.plan.build import Request
+from tuneplane.plan.inputs import Request
 from tuneplane.plan.model import Setting
 
 

@@ -12,7 +12,7 @@ from plan.cases import plan, refused
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.errors import SiteError
-from tuneplane.plan.build import Request
+from tuneplane.plan.inputs import Request
 from tuneplane.plan.model import Topology
 from tuneplane.plan.topology import topology
 from tuneplane.sites.model import Site

@@ -17,7 +17,8 @@ from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.text import flow
 from tuneplane.errors import InputError
 from tuneplane.experiment.config import Located
-from tuneplane.plan.build import Request, make_plan
+from tuneplane.plan.build import make_plan
+from tuneplane.plan.inputs import Request
 from tuneplane.plan.model import Image, Ref, Refusal
 
 HOST = site(runtime={"kind": "host"})

@@ -17,7 +17,7 @@ from builders import whats
 from registry.shelves import chain, content, publish_all, read_word, strangers
 
 from tuneplane.errors import LockError
-from tuneplane.registry import publishing
+from tuneplane.registry import exclusive, publishing
 from tuneplane.registry.layout import Registry
 from tuneplane.registry.reading import newest
 from tuneplane.registry.refresh import refresh
@@ -187,9 +187,9 @@ def test_a_filesystem_that_refuses_is_told_at_once(
     publish_all(registry, "a")
     if call == "link":
         monkeypatch.setattr(os, "link", refusing(error))
-        monkeypatch.setattr(publishing, "_renamed", lambda *args: args[-1])
+        monkeypatch.setattr(exclusive, "_renamed", lambda *args: args[-1])
     else:
-        monkeypatch.setattr(publishing, "_write_new", refusing(error))
+        monkeypatch.setattr(exclusive, "_write_new", refusing(error))
     with pytest.raises(LockError) as caught:
         refresh(registry, content("b"))
     assert whats(caught) == [f"cannot write to the registry `{registry.root}`: {os.strerror(error)}"]

@@ -15,6 +15,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[level]) for level in (2, 1)]
 
 from cli.world import World
+from image_files import sif, sqsh
 
 from tuneplane.catalog.load import load_catalog
 from tuneplane.catalog.recipe import resolve
@@ -30,7 +31,7 @@ ENTRIES = {
     CUSTOM: ("train.sh", '#!/bin/bash\nexec python3 "$@"\n'),
     PYTORCH: ("train.py", "print('train')\n"),
 }
-IMAGE = f"{ROOT}/images/tool 1.sif"
+IMAGE, SQUASHFS = f"{ROOT}/images/tool 1.sif", f"{ROOT}/images/tool 1.sqsh"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,13 @@ def cases() -> dict[str, Case]:
     add(site, CUSTOM, "hub", "model: org/model@v1\ndata: {train: org/data}\n", *image)
     add(site, PYTORCH, "no-image", SECRETS)
     add(site, PYTORCH, "data", DATA + "params: {input_pipeline: image-folder}\n", *image, "--set", "epochs=3")
+    image = ("--image", SQUASHFS)
+    for site in ("slurm-pyxis", "slurm-enroot"):
+        add(site, PYTORCH, "nodes", "resources: {profile: h100:16}\n", *image)
+        add(site, PYTORCH, "no-image")
+        add(site, CUSTOM, "odd", ODD + SECRETS, *image)
+        add(site, CUSTOM, "hub", "model: org/model@v1\ndata: {train: org/data}\n", *image)
+        add(site, CUSTOM, "data", "data: {train: '../../data/images'}\n", *image)
     site = "slurm-modules"
     for method in (CUSTOM, PYTORCH):
         add(site, method, "part", "resources: {profile: a100:1}\n")
@@ -124,8 +132,10 @@ class Maker:
         if not re.fullmatch(r"[A-Za-z0-9/_.-]+", str(root)) or ROOT in str(root):
             raise ValueError(f"{root} is no folder whose name can be replaced in a script")
         (root / "images").mkdir()
-        Path(self.real(IMAGE)).write_bytes(b"not an image, but a file\n")
+        Path(self.real(IMAGE)).write_bytes(sif())
+        Path(self.real(SQUASHFS)).write_bytes(sqsh())
         (root / "data/images, à trier").mkdir(parents=True)
+        (root / "data/images").mkdir()
         repository = self.world.home / ".cache/huggingface/hub/models--org--model"
         commit = "0123456789abcdef0123456789abcdef01234567"
         (repository / "refs").mkdir(parents=True)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from image_files import sif
 from render.golden import ODD, OPTIONS
 from render.places import Place
 from render.tools import LEGACY, made_locale
@@ -72,7 +73,7 @@ def test_the_same_bytes_from_any_process(place: Place, site: str) -> None:
     for name in ("b", "a", "Z", "é", "_"):
         (folder / name).write_text(name)
     image = place.root / "tool 1.sif"
-    image.write_bytes(b"image")
+    image.write_bytes(sif())
     options = ["--image", str(image)] if site != "local" else []
     words = ["--site", site, "compile", str(folder), *options, "--", "it's", "a\nb", "é"]
     here = place.tp(*words)

@@ -65,19 +65,25 @@ def test_the_result_of_an_encoder_used_further_is_plain_text_again() -> None:
     assert type(encoded) is encode.Encoded
 
 
+WORDS_OF_BASH = ['"${!TUNEPLANE_ENV_@}"', '"${tp_mounts[@]}"', '"${tp_srun[@]}"']
+"""What the templates say of bash where it looks like Jinja, or would be quoted."""
+
+
 def test_the_templates_mark_verbatim_only_what_the_package_or_the_admin_wrote() -> None:
     found = []
     for file in sorted(Path(bundled("templates")).rglob("*.j2")):
-        found += re.findall(r"\{\{ *(.*?) *\| *verbatim", file.read_text())
-    assert sorted(found) == ['"${tp_mounts[@]}"', "line"]
+        found += re.findall(
+            r"\{\{ *([^{}]*?(?:\{!?\w+(?:\[@\]|@)\})?[^{}]*?) *\| *verbatim", file.read_text()
+        )
+    assert sorted(set(found)) == sorted([*WORDS_OF_BASH, "line", 'names | join(" ")'])
 
 
 def test_every_expression_of_a_template_ends_in_an_encoder_or_is_one_of_few() -> None:
     """What rendering enforces, told without rendering each branch."""
-    made = {"prefix", "check_sh", "read_sh", "params", "params_end"}
+    made = {"prefix", "check_sh", "read_sh", "check_image_sh", "stage_sh", "params", "params_end"}
     for file in sorted(Path(bundled("templates")).rglob("*.j2")):
         for expression in re.findall(
-            r"\{\{(.*?)\}\}", file.read_text().replace('"${tp_mounts[@]}"', "mounts")
+            r"\{\{(.*?)\}\}", re.sub(r'"\$\{!?\w+(?:\[@\]|@)\}"', "words", file.read_text())
         ):
             last = expression.rpartition("|")[2].strip()
             assert last in {"word", "directive", "comment", "number", "verbatim"} or last in made, (

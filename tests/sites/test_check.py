@@ -79,6 +79,25 @@ FAULTS = [
     (RUNTIME, RUNTIME + ", apptainer: apptainer", "`apptainer` is not absolute", "runtime.apptainer", ""),
     (RUNTIME, RUNTIME + ", images: {x: x.sif}", "`x.sif` is not absolute", "runtime.images.x", ""),
     ("kind: apptainer", "kind: host, images: {x: /x.sif}", "a site on the host has no images", "runtime.images", ""),
+    (RUNTIME, RUNTIME + ", enroot: bin/enroot", "`bin/enroot` is not absolute", "runtime.enroot", ""),
+    (RUNTIME, RUNTIME + ", home: maybe", "`maybe` does not fit", "runtime.home", "input should be a valid boolean"),
+    (RUNTIME, RUNTIME + ", writable: 1", "`1` does not fit", "runtime.writable", "input should be a valid boolean"),
+    (RUNTIME, RUNTIME + ", verify: some", "`some` does not fit", "runtime.verify", "input should be 'samples' or 'full'"),
+    (RUNTIME, RUNTIME + ", staging: {folder: nvme}", "`nvme` is not absolute", "runtime.staging.folder", ""),
+    (RUNTIME, RUNTIME + ", staging: {folder: ~/x}", "`~/x` is not absolute", "runtime.staging.folder", ""),
+    (RUNTIME, RUNTIME + ", staging: {folder: /nvme, keep_free: much}", "`much` is no size such as `10G`", "runtime.staging.keep_free", ""),
+    (RUNTIME, RUNTIME + ", staging: {keep_free: 10%}", "`10%` is no size such as `10G`", "runtime.staging.keep_free", ""),
+    (RUNTIME, RUNTIME + ", staging: {max_age: soon}", "`soon` is not a length of time", "runtime.staging.max_age", FORMS),
+    (RUNTIME, RUNTIME + ", staging: {max_age: '30'}", "30 could be 30 minutes (as Slurm reads it) or 30 seconds", "runtime.staging.max_age", FORMS),
+    (RUNTIME, RUNTIME + ", staging: {fold: /nvme}", "unknown key `fold`", "runtime.staging.fold", "`folder`?"),
+    (RUNTIME, RUNTIME + ", staging: /nvme", "`/nvme` does not fit", "runtime.staging", None),
+    ("kind: apptainer", "kind: docker", "`docker` does not fit", "runtime.kind", "input should be 'host', 'apptainer', 'pyxis' or 'enroot'"),
+    ("kind: apptainer", "kind: pyxis, binds: ['/a b']", "pyxis cannot mount `/a b`: a space is in it", "runtime.binds.0", ""),
+    ("kind: apptainer", "kind: pyxis, binds: ['/a,b:ro']", "pyxis cannot mount `/a,b:ro`: a comma is in it", "runtime.binds.0", ""),
+    ("kind: apptainer", "kind: enroot, binds: [/a, '/a:/b:ro']", "enroot cannot mount `/a:/b:ro`: a colon is in it", "runtime.binds.1", ""),
+    (FOLDERS, FOLDERS + ", images: built", "`built` is not absolute", "folders.images", ""),
+    (PROFILE, PROFILE + ", arch: arm64", "`arm64` does not fit", "profiles.h200.arch", "input should be 'x86_64' or 'aarch64'"),
+    (PROFILE, PROFILE + ", arch: ''", '`""` does not fit', "profiles.h200.arch", "input should be 'x86_64' or 'aarch64'"),
     (FOLDERS, FOLDERS.replace("/runs", "runs"), "`runs` is not absolute", "folders.runs", ""),
     (FOLDERS, FOLDERS + ", scratch: ~/x", "`~/x` is not absolute", "folders.scratch", ""),
     (FOLDERS, FOLDERS + ", model_cache: ~bob/x", "`~bob/x` is not absolute", "folders.model_cache", ""),
@@ -135,6 +154,60 @@ def test_all_faults_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(SiteError) as caught:
         load_site(str(tmp_path / "s.yaml"))
     assert len(whats(caught)) == 3
+
+
+@pytest.mark.parametrize("kind", ["pyxis", "enroot"])
+@pytest.mark.parametrize("key", ["runs", "scratch", "model_cache"])
+def test_a_folder_that_a_container_cannot_see(tmp_path: Path, kind: str, key: str) -> None:
+    """Runs, scratch and models are mounted; where images are built is not."""
+    folders = {"runs": "/runs", "images": "/my images", key: "/shared: all"}
+    text = ", ".join(f"{name}: '{place}'" for name, place in folders.items())
+    changes = (("kind: apptainer", f"kind: {kind}"), (f"{FOLDERS}}}", f"folders: {{{text}}}"))
+    (tmp_path / "s.yaml").write_text(replaced(SITE, *changes))
+    with pytest.raises(SiteError) as caught:
+        load_site(str(tmp_path / "s.yaml"))
+    (problem,) = problems_of(caught)
+    assert problem.what == f"{kind} cannot mount `/shared: all`: a space or a colon is in it"
+    assert problem.where == f"{tmp_path}/s.yaml:6 folders.{key}"
+    (tmp_path / "s.yaml").write_text(replaced(SITE, changes[1]))
+    assert load_site(str(tmp_path / "s.yaml")).site.folders.images == "/my images"
+
+
+def test_pyxis_without_slurm(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        replaced(SITE, ("kind: apptainer", "kind: pyxis"), ("scheduler: slurm", "scheduler: local"))
+    )
+    with pytest.raises(SiteError) as caught:
+        load_site(str(tmp_path / "s.yaml"))
+    (problem,) = problems_of(caught)
+    assert (problem.what, problem.where) == (
+        "pyxis is a plugin of Slurm",
+        f"{tmp_path}/s.yaml:5 runtime.kind",
+    )
+
+
+def test_what_a_site_says_of_its_images(tmp_path: Path) -> None:
+    """And what holds where it says nothing."""
+    (tmp_path / "s.yaml").write_text(SITE)
+    site = load_site(str(tmp_path / "s.yaml")).site
+    runtime = site.runtime
+    assert (runtime.home, runtime.writable, runtime.verify, runtime.enroot) == (False, False, "samples", "/usr/bin/enroot")  # fmt: skip
+    staging = runtime.staging
+    assert (staging.folder, staging.keep_free, staging.max_age) == ("", "10G", "30d")
+    assert (site.profiles["h200"].arch, site.folders.images) == ("x86_64", "")
+    said = "home: true, writable: true, verify: full, staging: {folder: '/nvme/{user}', keep_free: 1T, max_age: 12h}"
+    (tmp_path / "s.yaml").write_text(
+        replaced(
+            SITE,
+            (RUNTIME, f"{RUNTIME}, {said}"),
+            (PROFILE, f"{PROFILE}, arch: aarch64"),
+            (FOLDERS, f"{FOLDERS}, images: ~/images"),
+        )  # fmt: skip
+    )
+    site = load_site(str(tmp_path / "s.yaml")).site
+    assert (site.runtime.home, site.runtime.writable, site.runtime.verify) == (True, True, "full")
+    assert site.runtime.staging.folder == "/nvme/{user}" and site.runtime.staging.keep_free == "1T"
+    assert (site.profiles["h200"].arch, site.folders.images) == ("aarch64", "~/images")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from tuneplane.audit.recompile import image_of, lock_differences, recompile
 from tuneplane.audit.subject import Subject, subject
 from tuneplane.errors import ImageError, LockError, Problem, TuneplaneError, shown
 from tuneplane.experiment.locate import find_experiment
-from tuneplane.plan.model import Image
+from tuneplane.plan.model import NOT_REGISTERED, Image
 from tuneplane.prepare import frozen
 from tuneplane.runs.helper import helper
-from tuneplane.runtimes.image import with_digest
+from tuneplane.runtimes.image import sha256_of
 from tuneplane.sites.load import NamedSite
 
 UNTOUCHED, DIFFERS, OTHER_IMAGE, UNKNOWN = "untouched", "differs", "another image", "cannot be re-compiled"
@@ -112,7 +112,7 @@ class _Audit:
         self.found += lock_differences(own.recipe, files)
         claims = replace(self.claims, site=own.site_name, site_digest=own.site_digest)
         try:
-            text = recompile(claims, own.recipe, own.site, files)
+            text = recompile(claims, own.recipe, own.site, files, own.shelf)
         except CannotRecompile as error:
             self.cannot(str(error))
         else:
@@ -155,19 +155,22 @@ class _Audit:
             self.found.append(Difference(IMAGE, "image digest of the script", *digests))
         named = Image(claims.image_path, "", "") if claims.image_path else None
         if own.recipe is not None and own.site is not None:
-            named = image_of(claims, own.recipe, own.site)
+            named = image_of(claims, own.recipe, own.site, own.shelf)
         if named is None:
             return
         if claims.image_sha256 is None:
             self.report.notes.append(f"the image {named.path} was not there, so it has no digest")
             return
-        expected = f"sha256:{claims.image_sha256}"
+        if named.source == NOT_REGISTERED:
+            return
+        wanted = named.sha256 or claims.image_sha256
+        expected = f"sha256:{wanted}"
         try:
-            now = with_digest(replace(named, sha256=None, size=None)).sha256
+            now = sha256_of(named.path)
         except ImageError as error:
             self.found.append(Difference(IMAGE, named.path, expected, str(error)))
             return
         if now is None:
             self.report.notes.append(f"the image {named.path} is not to be seen here: its digest is a claim")
-        elif now != claims.image_sha256:
+        elif now != wanted:
             self.found.append(Difference(IMAGE, named.path, expected, f"sha256:{now}"))

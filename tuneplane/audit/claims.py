@@ -13,7 +13,7 @@ _VERSION = re.compile(r"# Job script of tuneplane (\S+)\. ")
 _METHOD = re.compile(r"(\S+) \S+, \S+ (\S+)")
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})(?: .*)?")
 _COMMIT = re.compile(r"(.+/snapshots/([0-9a-f]{40})) \(.+\)")
-_SIZE = re.compile(r'\[ "\$\(stat -L -c %s -- .* 2>/dev/null\)" = (\d+) \] \|\|')
+_IMAGE = re.compile(r"sha256:([0-9a-f]{64}), (\d+) bytes, samples ([0-9a-f]{64})")
 _WIDTH = len("#   ") + 12
 AUDIT_LINE = "# To audit: this command prints the very same bytes."
 
@@ -38,8 +38,10 @@ def claims_of_record(record: Any) -> Claims | None:
             command=Command.read([_text(word) for word in said["command"]]),
             places={_text(item["key"]): _place(item) for item in plan["located"]},
             image_path=_text(image.get("path", "")),
+            image_source=_text(image.get("source", "")),
             image_sha256=_text(image["sha256"]) if image.get("sha256") is not None else None,
             image_size=int(image["size"]) if image.get("size") is not None else None,
+            image_samples=_text(image["samples"]) if image.get("samples") is not None else None,
             admitted=dict(record["admitted"]) if record.get("admitted") else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -79,9 +81,7 @@ def claims_of_script(text: str) -> Claims | None:
             helper_digest=_digest(_first(header, "helper")),
             command=Command.read(decode.words(command)),
             places=_places(lines, header),
-            image_path=_image_path(header),
-            image_sha256=_image_digest(header),
-            image_size=next((int(match[1]) for match in map(_SIZE.match, lines) if match), None),
+            **_image(header),
         )
     except (ValueError, IndexError):
         return None
@@ -118,14 +118,19 @@ def _digest(text: str) -> str:
     return match[1]
 
 
-def _image_path(header: list[tuple[str, str]]) -> str:
+def _image(header: list[tuple[str, str]]) -> dict[str, Any]:
+    """What the header says of the image, by the names of claims."""
     texts = _texts(header, "image")
-    return texts[0].rpartition(" (")[0] if len(texts) > 1 else ""
-
-
-def _image_digest(header: list[tuple[str, str]]) -> str | None:
-    texts = _texts(header, "image")
-    return _digest(texts[1]) if len(texts) > 1 and texts[1] != "digest unknown" else None
+    if len(texts) < 2:
+        return {}
+    path, _, source = texts[0].removesuffix(")").rpartition(" (")
+    found: dict[str, Any] = {"image_path": path, "image_source": source}
+    if texts[1] == "digest unknown":
+        return found
+    match = _IMAGE.fullmatch(texts[1])
+    if match is None:
+        raise ValueError("no digest of an image")
+    return {**found, "image_sha256": match[1], "image_size": int(match[2]), "image_samples": match[3]}
 
 
 def _places(lines: list[str], header: list[tuple[str, str]]) -> dict[str, Place]:

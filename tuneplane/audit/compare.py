@@ -23,9 +23,8 @@ _SECTION = re.compile(r"# -{4} (\w+) -+")
 _FLAG = re.compile(r"\s*'?(--?[A-Za-z][\w.-]*)")
 _CONTINUED = {"experiment": "experiment folder", "site": "site digest", "image": "image digest"}
 _IMAGE_LINES = (
-    re.compile(r'\[ "\$\(stat -L -c %s -- '),
-    re.compile(r"\s*tp_refuse 5 "),
-    re.compile(r'\s*"\$\{tp_mounts\[@\]\}" '),
+    re.compile(r" *(tp_image=|tp_(check_image|stage) [/'\"])"),
+    re.compile(r'\[ "\$\(sha256sum <'),
 )
 
 

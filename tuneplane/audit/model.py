@@ -40,7 +40,8 @@ class Place:
 class Claims:
     """What only the submitter knows, and what the inputs are called that the auditor looks up.
 
-    image_path: empty without an image; image_sha256, image_size: None where its file was not there.
+    image_path: empty without an image; image_source: who named it; image_sha256, image_size, image_samples: None where
+    its file was not there.
     """
 
     tool_version: str
@@ -54,8 +55,10 @@ class Claims:
     command: Command
     places: dict[str, Place] = field(default_factory=dict)
     image_path: str = ""
+    image_source: str = ""
     image_sha256: str | None = None
     image_size: int | None = None
+    image_samples: str | None = None
     admitted: dict[str, Any] | None = None
 
 

@@ -14,6 +14,8 @@ from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.errors import LockError, TuneplaneError
 from tuneplane.registry.catalog import PublishedCatalog
+from tuneplane.registry.shelf import Shelf
+from tuneplane.runtimes.image import record_of
 from tuneplane.sites.catalog import catalog_of
 from tuneplane.sites.load import NamedSite, load_site, read_site, site_files, text_digest
 from tuneplane.sites.model import Site
@@ -29,6 +31,7 @@ class Own:
     site_digest: str = ""
     recipe_from: str = ""
     site_from: str = ""
+    shelf: Shelf | None = None
     not_published: list[str] = field(default_factory=list)
 
 
@@ -55,13 +58,30 @@ def own_inputs(auditor: NamedSite, claims: Sequence[Claims]) -> Own:
                 found.site, found.site_from = site, source or f"{auditor.file}"
                 found.site_name, found.site_digest = claim.site, claim.site_digest
             if found.recipe is not None and found.site is not None:
+                _shelf(auditor, said, found)
                 return found
+    _shelf(auditor, said, found)
     if found.recipe is None:
         method = f"{said.method} for {said.framework_version}"
         found.not_published.append(f"the recipe of {method}, sha256:{said.recipe_digest}")
     if found.site is None:
         found.not_published.append(f"the site file of {said.site}, sha256:{said.site_digest}")
     return found
+
+
+def _shelf(auditor: NamedSite, said: Claims, found: Own) -> None:
+    """The record of the image, where the script names one."""
+    named = record_of(said.image_source)
+    if named is None:
+        return
+    runtime_id, number = named
+    if auditor.registry is not None:
+        from tuneplane.registry.admission import registry_of
+        from tuneplane.registry.shelf import record
+
+        found.shelf = record(registry_of(auditor), runtime_id, number)
+    if found.shelf is None:
+        found.not_published.append(f"the image record {number} of {runtime_id}")
 
 
 def _catalogs(auditor: NamedSite) -> Iterator[tuple[Catalog, str]]:

@@ -18,24 +18,27 @@ from tuneplane.experiment.hub import snapshot_of
 from tuneplane.experiment.locate import LOCK_FILE
 from tuneplane.experiment.locations import at_path, in_hub, may_be_hub_id
 from tuneplane.experiment.lock import fields_of, read_lock
-from tuneplane.plan.build import Inputs, make_plan
+from tuneplane.plan.build import make_plan
+from tuneplane.plan.images import node_arch
+from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.model import Image
 from tuneplane.prepare import RESOURCE_KEYS, located
+from tuneplane.registry.shelf import Shelf
 from tuneplane.render.script import render
 from tuneplane.runs.helper import helper
-from tuneplane.runtimes.image import named_image
+from tuneplane.runtimes.image import Wanted, named_image, record_of
 from tuneplane.sites.model import Site
 
 
-def recompile(claims: Claims, recipe: Recipe, site: Site, files: Frozen) -> str:
+def recompile(claims: Claims, recipe: Recipe, site: Site, files: Frozen, shelf: Shelf | None) -> str:
     """The script's text. Raises CannotRecompile."""
     try:
-        return render(make_plan(inputs(claims, recipe, site, files)), site)
+        return render(make_plan(inputs(claims, recipe, site, files, shelf)), site)
     except TuneplaneError as error:
         raise CannotRecompile(f"from these inputs tp makes no script: {error}") from None
 
 
-def inputs(claims: Claims, recipe: Recipe, site: Site, files: Frozen) -> Inputs:
+def inputs(claims: Claims, recipe: Recipe, site: Site, files: Frozen, shelf: Shelf | None = None) -> Inputs:
     """What `prepare` would have read. Raises InputError for a configuration that is none."""
     command, request = claims.command, claims.command.request
     folder = command.experiment_dir
@@ -54,7 +57,7 @@ def inputs(claims: Claims, recipe: Recipe, site: Site, files: Frozen) -> Inputs:
         site=site,
         request=request,
         located=located(folder, config, recipe, request, files.names, find),
-        image=image_of(claims, recipe, site),
+        image=image_of(claims, recipe, site, shelf, config),
         has_file=files.names,
         files_digest=files.digest,
         helper_digest=helper().digest,
@@ -69,12 +72,23 @@ def _config(files: Frozen) -> Config:
     return read_config(decoded(files.config, CONFIG_FILE), CONFIG_FILE, RESOURCE_KEYS)
 
 
-def image_of(claims: Claims, recipe: Recipe, site: Site) -> Image | None:
-    """The image that command, recipe and site name, with the digest and size that are claimed."""
+def image_of(
+    claims: Claims, recipe: Recipe, site: Site, shelf: Shelf | None, config: Config | None = None
+) -> Image | None:
+    """The image that command, recipe, `shelf` and site name; of one that is not registered digests and size are as
+    claimed. Without `config`, which says what nodes it is for, it is the record's image at the claimed path.
+    """
     if site.runtime.kind == "host":
         return None
-    named = named_image(claims.command.request.image, recipe.runtime_id, site.runtime.images)
-    return named and replace(named, sha256=claims.image_sha256, size=claims.image_size)
+    request = claims.command.request
+    held = shelf.current if shelf and shelf.runtime_id == recipe.runtime_id else {}
+    archs = [item.arch for item in held.values() if item.path == claims.image_path]
+    arch = node_arch(site, config) if config else "".join(archs[:1])
+    wanted = Wanted(recipe.runtime_id, arch, tuple(recipe.requires), request.image, request.image_by)
+    named = named_image(wanted, site, held, shelf.serial if shelf else 0)
+    if named is None or record_of(named.source):
+        return named
+    return replace(named, sha256=claims.image_sha256, size=claims.image_size, samples=claims.image_samples)
 
 
 def lock_differences(recipe: Recipe, files: Frozen) -> list[Difference]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from tuneplane.catalog.manifest import Manifest, Parameter, Text, Version
 from tuneplane.catalog.params import BadValue, interval, read_node
 from tuneplane.catalog.recipe import resolve
+from tuneplane.catalog.requires import fault
 from tuneplane.catalog.rules import TOPOLOGY, names_in
 from tuneplane.core_version import satisfies
 from tuneplane.documents.tree import Node, at, find
@@ -122,6 +123,10 @@ class Checker:
                 yield self.problem(
                     "a deprecated version has no sunset date", *place, expected="`sunset: YYYY-MM-DD`"
                 )
+            for i, text in enumerate(version.requires):
+                if why := fault(text):
+                    what = f"{shown(text)} is no requirement: {why}"
+                    yield self.problem(what, *place, "requires", i, expected="`name==1.2` or `name>=1.2,<2`")
             for section, listed in (("rename", list(version.rename)), ("remove", version.remove)):
                 for old in listed:
                     if old not in self.manifest.parameters:

@@ -77,3 +77,10 @@ def runs(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from tuneplane.runs.folder import run_ids
 
     return run_ids(_chosen(ctx).load().site)
+
+
+@_quiet
+def runtimes(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from tuneplane.runtimes.listing import listing
+
+    return [row.runtime_id for row in listing(_chosen(ctx).load())]

@@ -12,7 +12,7 @@ from tuneplane.errors import UsageError, nearest, shown
 
 if TYPE_CHECKING:
     from tuneplane.experiment.config import Written
-    from tuneplane.plan.build import Request
+    from tuneplane.plan.inputs import Request
     from tuneplane.prepare import Prepared
 
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "submit": ("submit:submit", "Freeze an experiment and run it"),
     "recipe": ("recipe:recipe", "The recipe of an experiment and the one in force"),
     "catalog": ("catalog:catalog", "The published catalog"),
+    "runtime": ("runtime:runtime", "Images: register, build, check, retire"),
     "site": ("site:site", "The sites known here"),
     "job": ("job:job", "Runs and how they stand"),
     "audit": ("audit:audit", "Compile a script again and name every difference"),

@@ -71,7 +71,7 @@ def request_options(function: F) -> F:
         image: str | None,
         **kwargs: Any,
     ) -> Any:
-        from tuneplane.plan.build import Request
+        from tuneplane.plan.inputs import Request
 
         request = Request(
             profile=profile,

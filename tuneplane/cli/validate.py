@@ -10,7 +10,7 @@ from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import WithWords, experiment_argument, json_option, request_options
 
 if TYPE_CHECKING:
-    from tuneplane.plan.build import Request
+    from tuneplane.plan.inputs import Request
 
 
 @click.command(cls=WithWords)

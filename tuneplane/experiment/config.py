@@ -50,7 +50,8 @@ class WrittenNode:
 @dataclass(frozen=True)
 class Located:
     """A model or data set. path: absolute, None when a Hub id is not in the cache; mount: what a container must
-    see for it, the repository's folder for a Hub id whose files are links; missing and remedy: why it cannot be used,
+    see for it, the repository's folder for a Hub id whose files are links; real: that without links, where it is known;
+    missing and remedy: why it cannot be used,
     and what to type."""
 
     key: str
@@ -59,6 +60,7 @@ class Located:
     exists: bool
     commit: str = ""
     mount: str = ""
+    real: str = ""
     where: str = ""
     missing: str = ""
     remedy: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from tuneplane.errors import shown
@@ -32,7 +33,8 @@ def may_be_hub_id(text: str) -> bool:
 
 def locate_path(key: str, item: Written, path: str) -> Located:
     """What lies at the absolute `path` that `item` names."""
-    return at_path(key, item, path, os.path.exists(path))
+    found = at_path(key, item, path, os.path.exists(path))
+    return replace(found, real=os.path.realpath(path)) if found.exists else found
 
 
 def at_path(key: str, item: Written, path: str, exists: bool) -> Located:

@@ -20,6 +20,7 @@ from tuneplane.job.ports import Claim, NoPorts, claim, ephemeral_floor
 from tuneplane.job.processes import adopt_orphans
 from tuneplane.job.records import Records, complain
 from tuneplane.job.rendezvous import beat_interval, publish
+from tuneplane.job.requires import unmet
 from tuneplane.job.settings import Options, Place, Refusal
 
 
@@ -31,6 +32,9 @@ def main(arguments: List[str]) -> int:
     except Refusal as refusal:
         return refuse(str(refusal))
     records = Records(place.attempt_folder, place.rank, place.host)
+    lacking = [sentence for sentence in map(unmet, options.requires) if sentence]
+    if lacking:
+        return _refuse(records, "; ".join(lacking))
     adopt_orphans()
     loop = Loop(longest_step=beat_interval(options.heartbeat_bound))
     try:

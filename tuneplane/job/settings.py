@@ -25,6 +25,7 @@ class Options(NamedTuple):
     heartbeat_bound: float
     stop_grace: float
     python: str
+    requires: Tuple[str, ...]
     words: Tuple[str, ...]
 
 
@@ -62,6 +63,7 @@ def read_options(arguments: List[str]) -> Options:
         heartbeat_bound=_seconds("--heartbeat-bound", values.pop("--heartbeat-bound", "60")),
         stop_grace=_seconds("--stop-grace", values.pop("--stop-grace", "10")),
         python=values.pop("--python", "") or sys.executable or "python3",
+        requires=tuple(values.pop("--requires", "").split()),
         words=words,
     )
     if values:

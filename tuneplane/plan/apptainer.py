@@ -34,9 +34,6 @@ def _problems(plan: Plan) -> Iterator[Problem]:
             if bad in text:
                 what = f"the value of {shown(variable.name)} holds {name}, which Apptainer cannot hand in"
                 yield Problem(what, variable.where)
-    for item in plan.located:
-        if "\r\n" in (item.mount or item.path or ""):
-            yield Problem(f"the path of {item.key} holds CR LF, which Apptainer cannot mount", item.where)
     if total > MAX_BYTES:
         yield Problem(
             f"the variables and words need {total} bytes", expected=f"at most {MAX_BYTES} for Apptainer"

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from tuneplane import __version__
 from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.documents.tree import Mark
-from tuneplane.errors import ImageError, InputError, SiteError, TuneplaneError, shown
-from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Located, Written
+from tuneplane.errors import InputError, SiteError, TuneplaneError, shown
+from tuneplane.experiment.config import Config
 from tuneplane.plan import apptainer
 from tuneplane.plan.directives import directives
 from tuneplane.plan.environment import layered, platform
 from tuneplane.plan.faults import Faults
+from tuneplane.plan.images import check_image, image_refusals, unchecked
+from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import (
-    NOT_REGISTERED,
-    Image,
     Plan,
     Provenance,
     Refusal,
@@ -27,78 +25,11 @@ from tuneplane.plan.model import (
     Topology,
     Value,
 )
+from tuneplane.plan.mounts import check_mounts
 from tuneplane.plan.paths import path_value, site_path
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.sites.model import Site
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line adds to the experiment. settings: (key, text) of each `--set`."""
-
-    profile: str | None = None
-    time: str | None = None
-    settings: tuple[tuple[str, str], ...] = ()
-    model: str | None = None
-    train_data: str | None = None
-    validation_data: str | None = None
-    image: str | None = None
-    words: tuple[str, ...] = ()
-
-    def written(self, config: Config) -> Config:
-        """`config` with the model, data, resources and words that the command line names in their place."""
-        mark = Mark(COMMAND_LINE)
-
-        def over(text: str | None, option: str, below: Written | None) -> Written | None:
-            lost = ((CONFIG_FILE, below.text, below.where),) if below else ()
-            return Written(text, mark, option, lost) if text is not None else below
-
-        data = dict(config.data)
-        for key, text, option in (
-            ("train", self.train_data, "--train-data"),
-            ("validation", self.validation_data, "--validation-data"),
-        ):
-            if item := over(text, option, data.get(key)):
-                data[key] = item
-        resources = dict(config.resources)
-        for key, text in (("profile", self.profile), ("time", self.time)):
-            if item := over(text, f"--{key}", resources.get(key)):
-                resources[key] = item
-        return Config(
-            model=over(self.model, "--model", config.model),
-            data=data,
-            params=config.params,
-            overrides=config.overrides,
-            env=config.env,
-            secrets=config.secrets,
-            tracking=config.tracking,
-            resources=resources,
-            args=[Written(word, mark, "--") for word in self.words] if self.words else config.args,
-        )
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """All that a plan follows from. config: already with what the command line says in its place."""
-
-    experiment: str
-    experiment_dir: str
-    config: Config
-    recipe: Recipe
-    site_name: str
-    site_digest: str
-    site: Site
-    request: Request
-    located: dict[str, Located]
-    image: Image | None
-    has_file: frozenset[str]
-    files_digest: str
-    helper_digest: str
-    command: tuple[str, ...] = ()
-    language: str = "en"
-    config_name: str = "config.yaml"
-    registry: str = ""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -134,9 +65,12 @@ def make_plan(inputs: Inputs) -> Plan:
         params=_params(inputs, settings),
         secrets=tuple(sorted({secret.text for secret in config.secrets})),
         image=inputs.image,
+        requires=unchecked(inputs),
         located=tuple(inputs.located.values()),
         refusals=tuple(refusals(inputs)),
     )
+    if plan.runtime != "host":
+        check_mounts(plan)
     if plan.runtime == "apptainer":
         apptainer.check(plan)
     return plan
@@ -149,13 +83,7 @@ def refusals(inputs: Inputs) -> list[Refusal]:
         for item in inputs.located.values()
         if item.missing
     ]
-    image = inputs.image
-    if image is not None and image.sha256 is None:
-        lost, source = f"the image {shown(image.path, 400)} does not exist", image.source
-        if source == NOT_REGISTERED:
-            lost, source = f"this site has no image for {shown(image.runtime_id)}", ""
-        found.append(Refusal(ImageError.exit_code, lost, source, "--image FILE.sif"))
-    return found
+    return [*found, *image_refusals(inputs)]
 
 
 def _placement(site: Site, config: Config, faults: Faults) -> tuple[Topology | None, int]:
@@ -213,11 +141,7 @@ def _check_needs(inputs: Inputs, faults: Faults) -> None:
             file,
             hint=f"write {entry}, or look for it in `.tpignore` and `.gitignore`",
         )
-    container = inputs.site.runtime.kind != "host"
-    if container and inputs.image is None:
-        faults.add(ImageError, f"this site has no image for {recipe.name}", hint="--image FILE.sif")
-    if not container and inputs.request.image:
-        faults.add(SiteError, "this site runs on the host, without images", "--image")
+    check_image(inputs, faults)
 
 
 def _check_tracking(config: Config, recipe: Recipe, faults: Faults) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tuneplane.plan.build import Request
+from tuneplane.plan.inputs import Request
 
 _OPTIONS = {
     "--profile": "profile",
@@ -16,6 +17,14 @@ _OPTIONS = {
     "--image": "image",
 }
 """Options with one value, in the order they are written in, and the field of a request that each fills."""
+
+
+_VARIABLE = re.compile(r"TUNEPLANE_IMAGE_[A-Z0-9_]+\Z")
+
+
+def image_variable(framework: str) -> str:
+    """The user's variable that names the image of a framework: `TUNEPLANE_IMAGE_NEMO_RL`."""
+    return "TUNEPLANE_IMAGE_" + re.sub(r"[^A-Z0-9]", "_", framework.upper())
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,12 @@ class Command:
     request: Request
 
     def words(self) -> tuple[str, ...]:
-        """The command line."""
+        """The command line, behind `env` when a variable names the image."""
         request = self.request
         words = ["tp", "--site", self.site]
+        if request.image is not None and request.image_by != "--image":
+            words = ["env", f"{request.image_by}={request.image}", *words]
+            request = replace(request, image=None)
         words += ["--registry", self.registry] if self.registry else []
         words += ["compile", self.experiment_dir]
         for option, name in _OPTIONS.items():
@@ -48,6 +60,12 @@ class Command:
     def read(words: Sequence[str]) -> Command:
         """The command that these words are. Raises ValueError when they are none that `words` gives."""
         words = list(words)
+        image, by = None, "--image"
+        if words[:1] == ["env"]:
+            by, equals, image = "".join(words[1:2]).partition("=")
+            if not equals or not _VARIABLE.match(by):
+                raise ValueError("no variable that names an image")
+            words = words[2:]
         own = words.index("--") if "--" in words else len(words)
         options, settings, places = _split(words[:own])
         known = {"--site", "--registry", *_OPTIONS}
@@ -58,6 +76,7 @@ class Command:
             settings=tuple(settings),
             words=tuple(words[own + 1 :]),
         )
+        request = replace(request, image=image, image_by=by) if image is not None else request
         return Command(options["--site"], options.get("--registry", ""), places[0], request)
 
 

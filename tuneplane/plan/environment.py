@@ -35,6 +35,8 @@ def platform(
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "LANG": "C.UTF-8",
+        "USER": Ref("user"),
+        "LOGNAME": Ref("user"),
         "TUNEPLANE_HOME": Ref("scratch", "/home"),
         "TMPDIR": Ref("scratch", "/tmp"),
         "XDG_CACHE_HOME": Ref("scratch", "/cache"),

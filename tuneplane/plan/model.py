@@ -81,13 +81,24 @@ NOT_REGISTERED = "not registered"
 
 @dataclass(frozen=True)
 class Image:
-    """The image file; sha256 and size in bytes are None where the file was not there when this was compiled."""
+    """The image file.
+
+    sha256, size in bytes and samples (the sha256 of the sampled blocks) are None where they are not known: the file is
+    not registered and was not there when this was compiled. format, arch: empty likewise. packages: (name, version) of
+    what the method asks for, as registration found it, None when nobody looked; an empty version is a package that is
+    not there. trouble: why it is not the registered file any more.
+    """
 
     path: str
     runtime_id: str
     source: str
     sha256: str | None = None
     size: int | None = None
+    samples: str | None = None
+    format: str = ""
+    arch: str = ""
+    packages: tuple[tuple[str, str], ...] | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the script says."""
+    """Everything that the script says. requires: of the image's packages, where the job itself has to look."""
 
     provenance: Provenance
     scheduler: str
@@ -152,5 +163,6 @@ class Plan:
     params: dict[str, Any]
     secrets: tuple[str, ...] = ()
     image: Image | None = None
+    requires: tuple[str, ...] = ()
     located: tuple[Located, ...] = ()
     refusals: tuple[Refusal, ...] = ()

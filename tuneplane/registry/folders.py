@@ -20,7 +20,7 @@ def make_folders(registry: Registry) -> None:
         try:
             for parent in reversed(registry.root.parents):
                 make_folder(parent, 0o755)
-            for folder in (registry.root, registry.serials, registry.catalogs):
+            for folder in (registry.root, registry.serials, registry.catalogs, registry.artifacts):
                 make_folder(folder, registry.folder_mode, registry.gid)
             return
         except FileNotFoundError as error:

@@ -4,6 +4,7 @@
 serials/00000042.json   one publication, created exclusively, never changed or reused
 CURRENT                 the newest serial, a hint
 CHECKED                 when the catalog was last held against its sources
+artifacts/<id>/00000003.json   the images of one runtime id as they are from then on, created likewise
 catalogs/<sha256>/      index.json (whose sha256 the folder is named after), methods/, files/, sites/ by their sha256
 ```
 """
@@ -59,6 +60,10 @@ class Registry:
     @property
     def catalogs(self) -> Path:
         return self.root / "catalogs"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
 
     def serial(self, number: int) -> Path:
         return self.serials / f"{number:08d}.json"

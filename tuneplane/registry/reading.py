@@ -85,7 +85,17 @@ def publication(registry: Registry, number: int) -> Publication:
 
     Raises FileNotFoundError when there is none, Unsettled when it is not whole, LockError when it is not a publisher's.
     """
-    path = registry.serial(number)
+    made = _parsed(believed(registry, registry.serial(number)))
+    if made.serial != number:
+        raise Unsettled(f"it says that it is serial {made.serial}")
+    return made
+
+
+def believed(registry: Registry, path: Path) -> bytes:
+    """What a file says that was created exclusively, or the one in a folder of its name.
+
+    Raises FileNotFoundError when there is none, Unsettled when it is not whole, LockError when it is not a publisher's.
+    """
     statuses = []
     try:
         data, status = read_bytes(path)
@@ -99,10 +109,7 @@ def publication(registry: Registry, number: int) -> Publication:
         for each in (*statuses, status):
             for what in doubts(each, registry.uids, registry.gid):
                 raise LockError.of(f"{shown(str(path), 300)} {what}", expected=expected(registry))
-    made = _parsed(data)
-    if made.serial != number:
-        raise Unsettled(f"it says that it is serial {made.serial}")
-    return made
+    return data
 
 
 def _parsed(data: bytes) -> Publication:

@@ -49,7 +49,13 @@ def _faults(registry: Registry) -> Iterator[Problem]:
                     yield from _problems(place, status, registry)
     except OSError as error:
         yield Problem(f"cannot look at {shown(str(error.filename), 300)}: {error.strerror}")
-    for place in (registry.serials, registry.catalogs, registry.current, registry.checked):
+    for place in (
+        registry.serials,
+        registry.catalogs,
+        registry.artifacts,
+        registry.current,
+        registry.checked,
+    ):
         try:
             status = place.lstat()
         except OSError:

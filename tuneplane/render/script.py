@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
-from tuneplane.durations import spoken
+from tuneplane.durations import parse_duration, spoken
 from tuneplane.errors import InputError, SiteError
 from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
@@ -13,10 +14,14 @@ from tuneplane.plan.model import Plan, Ref, Variable
 from tuneplane.plan.paths import site_path
 from tuneplane.render import encode
 from tuneplane.render.encode import Encoded, NotEncodable
+from tuneplane.runtimes.node_sh import CHECK_IMAGE_SH, STAGE_SH
 from tuneplane.sites.model import Site
+from tuneplane.sizes import parse_size
 
+ALIAS = "TUNEPLANE_ENV_"
+"""Before the names of variables that `contained` gives their own names inside."""
 PARAMS_END = "TUNEPLANE_PARAMS"
-PREFIXES = {"host": "", "apptainer": "APPTAINERENV_"}
+PREFIXES = {"host": "", "apptainer": "APPTAINERENV_", "pyxis": ALIAS, "enroot": ALIAS}
 """What a runtime wants before the name of a variable that is to arrive inside."""
 
 
@@ -76,6 +81,10 @@ def _context(plan: Plan, site: Site) -> dict[str, Any]:
         "audit": " ".join(encode.word(item) for item in plan.provenance.command),
         "everywhere": everywhere,
         "on_node": on_node,
+        "node": "plugin" if plan.runtime == "pyxis" else "own",
+        "node_functions": _node_functions(plan, site),
+        "gpu": site.runtime.gpu if plan.topology.gpus_per_node else "none",
+        "names": _names(plan) if PREFIXES[plan.runtime] == ALIAS else [],
         "prefix": encode.verbatim(PREFIXES[plan.runtime]),
         "path": ":".join(site.path),
         "inherited": set(site.inherit),
@@ -84,9 +93,14 @@ def _context(plan: Plan, site: Site) -> dict[str, Any]:
         "mounts": _mounts(plan),
         "scratch": site_path(site.folders.scratch),
         "binds": [
-            (site_path(bind.removesuffix(":ro")), ",ro" if bind.endswith(":ro") else "")
+            (site_path(bind.removesuffix(":ro")), "ro" if bind.endswith(":ro") else "rw")
             for bind in site.runtime.binds
         ],
+        "staging_folder": site_path(site.runtime.staging.folder),
+        "staging_free": parse_size(site.runtime.staging.keep_free),
+        "staging_age": parse_duration(site.runtime.staging.max_age),
+        "check_image_sh": encode.verbatim(CHECK_IMAGE_SH.strip("\n")),
+        "stage_sh": encode.verbatim(STAGE_SH.strip("\n")),
         "check_sh": encode.verbatim(CHECK_SH.strip("\n")),
         "read_sh": encode.verbatim(READ_SH.strip("\n")),
         "params": encode.heredoc(plan.params, PARAMS_END),
@@ -102,6 +116,32 @@ def _variables(plan: Plan) -> tuple[list[Variable], list[Variable]]:
         on_node = isinstance(variable.value, Ref) and variable.value.place == "scratch"
         (there if on_node else here).append(variable)
     return here, there
+
+
+def _names(plan: Plan) -> list[str]:
+    """Names of all variables that are handed in, those of the secrets too."""
+    own = ["TUNEPLANE_RUN_ID", "TUNEPLANE_ATTEMPT"]
+    own += ["TUNEPLANE_NODE_RANK"] if plan.runtime == "enroot" else []
+    return [*own, *(variable.name for variable in plan.environment), *plan.secrets]
+
+
+def _node_functions(plan: Plan, site: Site) -> list[str]:
+    """The script's functions that the nodes' own shells need."""
+    names = ["tp_say", "tp_fail"]
+    if plan.image:
+        names += ["tp_take_image", *functions(CHECK_IMAGE_SH)]
+        names += functions(STAGE_SH) if site.runtime.staging.folder else []
+    if plan.runtime == "pyxis":
+        return names
+    names += ["tp_wait", "tp_sweep", "tp_start", "tp_supervise"]
+    names += ["tp_mount", "tp_mount_all", "tp_see"] if plan.image else []
+    names += ["tp_rc"] if plan.runtime == "enroot" else []
+    return names + (["tp_read_secret"] if plan.secrets else [])
+
+
+def functions(text: str) -> list[str]:
+    """Names of the functions that a piece of bash defines."""
+    return re.findall(r"^(tp_\w+)\(\)", text, re.M)
 
 
 def _mounts(plan: Plan) -> list[str]:
@@ -145,8 +185,9 @@ def _header(plan: Plan, site: Site) -> list[tuple[str, str]]:
 def _image_lines(plan: Plan) -> list[tuple[str, str]]:
     if plan.image is None:
         return [("image", "none, the job runs on the host")]
-    digest = f"sha256:{plan.image.sha256}" if plan.image.sha256 else "digest unknown"
-    return [("image", f"{plan.image.path} ({plan.image.source})"), ("", digest)]
+    image = plan.image
+    digest = f"sha256:{image.sha256}, {image.size} bytes, samples {image.samples}"
+    return [("image", f"{image.path} ({image.source})"), ("", digest if image.sha256 else "digest unknown")]
 
 
 def _count(number: int, noun: str) -> str:

@@ -11,6 +11,7 @@ def helper() -> Snapshot:
     """The helper's files, the same for every run of this `tp`."""
     package = Path(__file__).resolve().parents[1]
     files = {
+        "contained": package / "job" / "contained.sh",
         "start": package / "job" / "start.sh",
         "supervise.py": package / "job" / "supervise.py",
         "tuneplane/__init__.py": package / "__init__.py",

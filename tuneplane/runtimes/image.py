@@ -1,63 +1,127 @@
-"""The image file of a run, found by the user's word or the site's, told by its sha256."""
+"""The image file of a run: the user's, the one that is registered, or the site's."""
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
 import stat
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from tuneplane.cache import cache_get, cache_key, cache_put
+from tuneplane.catalog.requires import required_name
 from tuneplane.errors import ImageError, shown
 from tuneplane.plan.model import NOT_REGISTERED, Image
+from tuneplane.registry.artifact import Artifact
+from tuneplane.runtimes.identity import measured, trouble
+from tuneplane.sites.kinds import STARTED_BY
+from tuneplane.sites.model import Site
 
-CHUNK = 1 << 22
+_RECORD = re.compile(r"record (\d+) of (\S+)")
 
 
-def find_image(given: str | None, runtime_id: str, images: dict[str, str]) -> Image | None:
-    """The image a run starts: `given` on the command line, else the site's for the runtime id.
+@dataclass(frozen=True)
+class Wanted:
+    """What a run asks for. given: a file that the user names, and `by` which word; requires: of the framework version."""
 
-    A file that is not there has no digest, nor has a runtime id that no image is registered under; None when there
-    is no such id either. Raises ImageError for something that is no file.
+    runtime_id: str
+    arch: str
+    requires: tuple[str, ...] = ()
+    given: str | None = None
+    by: str = "--image"
+
+
+def named_image(
+    wanted: Wanted, site: Site, registered: Mapping[str, Artifact], record: int = 0
+) -> Image | None:
+    """The image by the user's word, by the registry, or by the site file, without a look at any file.
+
+    registered: what is in force for the runtime id, by slot; record: the one that says so. One that nobody names has no
+    path; None when there is no runtime id either.
     """
-    named = named_image(given, runtime_id, images)
-    return named if named is None or named.source == NOT_REGISTERED else with_digest(named)
+    runtime_id = wanted.runtime_id
+    if wanted.given is not None:
+        return Image(os.path.abspath(wanted.given), runtime_id, wanted.by)
+    for kind in STARTED_BY.get(site.runtime.kind, ()):
+        if held := registered.get(f"{kind}-{wanted.arch}"):
+            return of_artifact(held, record, wanted.requires)
+    if runtime_id in site.runtime.images:
+        return Image(site.runtime.images[runtime_id], runtime_id, f"site image of {runtime_id}")
+    if not runtime_id:
+        return None
+    others = ", ".join(sorted(registered))
+    return Image(runtime_id, runtime_id, NOT_REGISTERED, trouble=others)
 
 
-def named_image(given: str | None, runtime_id: str, images: dict[str, str]) -> Image | None:
-    """The same without looking at any file: it has no digest."""
-    if given is not None:
-        return Image(os.path.abspath(given), runtime_id, "--image")
-    if runtime_id in images:
-        return Image(images[runtime_id], runtime_id, f"site image of {runtime_id}")
-    return Image(f"{runtime_id}.sif", runtime_id, NOT_REGISTERED) if runtime_id else None
+def of_artifact(artifact: Artifact, record: int, requires: Iterable[str]) -> Image:
+    """A registered image, as its record says."""
+    return Image(
+        artifact.path,
+        artifact.runtime_id,
+        f"record {record} of {artifact.runtime_id}",
+        artifact.sha256,
+        artifact.size,
+        artifact.samples,
+        artifact.format,
+        artifact.arch,
+        _held(artifact.packages, requires),
+    )
+
+
+def record_of(image_source: str) -> tuple[str, int] | None:
+    """Runtime id and number of the record that an image's source names; None for another source."""
+    match = _RECORD.fullmatch(image_source)
+    return (match[2], int(match[1])) if match else None
+
+
+def _held(packages: Mapping[str, str] | None, requires: Iterable[str]) -> tuple[tuple[str, str], ...] | None:
+    if packages is None:
+        return None
+    names = (required_name(text) for text in requires)
+    return tuple((name, packages.get(name, "")) for name in sorted(names))
+
+
+def found_image(named: Image | None, registered: Mapping[str, Artifact]) -> Image | None:
+    """The image with what its file says; a file that is not there says nothing.
+
+    Raises ImageError for what is no image.
+    """
+    if named is None or named.source == NOT_REGISTERED:
+        return named
+    if record_of(named.source):
+        return replace(named, trouble=trouble(registered[f"{named.format}-{named.arch}"]))
+    return with_digest(named)
+
+
+def sha256_of(path: str) -> str | None:
+    """The digest of a file whatever it holds, None where there is none. Raises ImageError when it cannot be read."""
+    try:
+        return measured(path, os.stat(path)).sha256
+    except OSError:
+        return None
 
 
 def with_digest(image: Image) -> Image:
-    """The image with the digest and size of its file, as it is where there is none. Raises ImageError."""
+    """The image with digests, size, format and architecture of its file, as it is where there is none.
+
+    Raises ImageError.
+    """
     try:
         status = os.stat(image.path)
     except OSError:
         return image
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError.of(f"{shown(image.path, 400)} is not a file", image.source, "a SIF image")
-    return replace(image, sha256=_sha256(Path(image.path), status), size=status.st_size)
+        raise ImageError.of(f"{shown(image.path, 400)} is not a file", image.source, "a SIF or SQSH image")
+    from tuneplane.runtimes.formats import facts_of
 
-
-def _sha256(path: Path, status: os.stat_result) -> str:
-    """The file's digest, remembered for as long as its size, times and inode stay."""
-    identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    key = cache_key("image", os.uname().nodename, str(path), repr(identity))
-    stored = cache_get(key)
-    if stored:
-        return stored.decode()
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-    except OSError as error:
-        raise ImageError.of(f"cannot read the image {shown(str(path), 400)}: {error.strerror}") from None
-    cache_put(key, digest.hexdigest().encode())
-    return digest.hexdigest()
+        facts, found = facts_of(image.path), measured(image.path, status)
+    except ImageError as error:
+        raise ImageError(*(replace(problem, where=image.source) for problem in error.problems)) from None
+    return replace(
+        image,
+        sha256=found.sha256,
+        size=found.size,
+        samples=found.samples,
+        format=facts.format,
+        arch=facts.arch,
+    )

@@ -28,6 +28,15 @@ class Kept:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Queued:
+    """A job of somebody that waits or runs, and the folder it works in."""
+
+    id: str
+    user: str
+    folder: str
+
+
 class Scheduler(Protocol):
     """What `tp` asks of a scheduler."""
 
@@ -42,6 +51,9 @@ class Scheduler(Protocol):
 
     def cancel(self, run: Run, site: Site) -> None:
         """Ask the job to end. Raises SchedulerError."""
+
+    def everyone(self, site: Site) -> list[Queued]:
+        """All users' jobs that wait or run. Raises SchedulerError."""
 
     def kept(self, folder: Path, job: dict[str, Any], site: Site) -> Kept:
         """What the scheduler itself keeps of the job of a run folder; job: what its `job.json` says."""

@@ -15,7 +15,7 @@ from tuneplane.errors import SchedulerError, SiteError, shown
 from tuneplane.files import read_json, write_json
 from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run
 from tuneplane.runs.status import Job
-from tuneplane.schedulers import Kept, Wishes
+from tuneplane.schedulers import Kept, Queued, Wishes
 from tuneplane.schedulers.environment import clean_environment
 from tuneplane.schedulers.local_job import PROCESS_FILE
 from tuneplane.schedulers.processes import alive
@@ -29,6 +29,11 @@ def check(site: Site, script: str, wishes: Wishes) -> list[str]:
     for option, wished in (("--after", wishes.after is not None), ("--hold", wishes.hold)):
         if wished:
             raise SiteError.of(f"this site has no queue for {shown(option)}", option, "a site with Slurm")
+    return []
+
+
+def everyone(site: Site) -> list[Queued]:
+    """There is no queue here that others could be in."""
     return []
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.load import SourceCatalog, load_catalog
 from tuneplane.errors import SiteError
 from tuneplane.sites.load import NamedSite
+
+if TYPE_CHECKING:
+    from tuneplane.registry.shelf import Shelf
 
 
 def catalog_of(named_site: NamedSite) -> Catalog:
@@ -17,6 +21,16 @@ def catalog_of(named_site: NamedSite) -> Catalog:
     from tuneplane.registry.admission import published
 
     return published(named_site)
+
+
+def shelf_of(named_site: NamedSite, runtime_id: str) -> Shelf | None:
+    """The images that the site's registry has for a runtime id; None without a registry or without any."""
+    if named_site.registry is None:
+        return None
+    from tuneplane.registry.admission import registry_of
+    from tuneplane.registry.shelf import newest
+
+    return newest(registry_of(named_site), runtime_id)
 
 
 def registry_warnings(named_site: NamedSite) -> list[str]:

@@ -9,11 +9,12 @@ from tuneplane.documents.tree import Node, at
 from tuneplane.durations import FORMS, LONGEST, parse_duration
 from tuneplane.errors import Problem, nearest, shown
 from tuneplane.names import refusal
+from tuneplane.sites.kinds import unmountable
 from tuneplane.sites.model import Profile, Site
 from tuneplane.sites.options import ALWAYS, OWNED, USER_OPTIONS
+from tuneplane.sizes import is_size
 from tuneplane.visible import visible
 
-_SIZE = re.compile(r"[0-9]+[KMGT]?\Z")
 _PROFILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 _GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]*\Z")
 
@@ -71,8 +72,7 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
     yield from _places(site, fault)
     if site.inherit and (site.scheduler, site.runtime.kind) != ("local", "host"):
         yield fault("only a local site on the host inherits variables", "inherit")
-    if site.runtime.kind == "host" and site.runtime.images:
-        yield fault("a site on the host has no images", "runtime", "images")
+    yield from _runtime(site, fault)
 
 
 def _profile(name: str, profile: Profile) -> Iterator[tuple[str, list[str]]]:
@@ -89,7 +89,7 @@ def _profile(name: str, profile: Profile) -> Iterator[tuple[str, list[str]]]:
             yield "a count is at least 1", [key]
     for key in ("memory", "memory_per_gpu"):
         value = getattr(profile, key)
-        if value and not _SIZE.match(value):
+        if value and not is_size(value):
             yield f"{shown(value)} is no memory size of Slurm such as `1800G`", [key]
     if profile.max_time:
         try:
@@ -116,8 +116,30 @@ def _publishing(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-unty
         yield fault("a gid is not negative", "publishers", "gid")
 
 
+def _runtime(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
+    runtime, staging = site.runtime, site.runtime.staging
+    if runtime.kind == "host" and runtime.images:
+        yield fault("a site on the host has no images", "runtime", "images")
+    if runtime.kind == "pyxis" and site.scheduler != "slurm":
+        yield fault("pyxis is a plugin of Slurm", "runtime", "kind")
+    if staging.folder and not staging.folder.startswith("/"):
+        yield fault(f"{shown(staging.folder)} is not absolute", "runtime", "staging", "folder")
+    if not is_size(staging.keep_free):
+        yield fault(f"{shown(staging.keep_free)} is no size such as `10G`", "runtime", "staging", "keep_free")
+    try:
+        parse_duration(staging.max_age)
+    except ValueError as error:
+        yield fault(str(error), "runtime", "staging", "max_age", expected=FORMS)
+    places: list[tuple[str, tuple[str | int, ...]]]
+    places = [(place, ("runtime", "binds", i)) for i, place in enumerate(runtime.binds)]
+    places += [(getattr(site.folders, key), ("folders", key)) for key in ("runs", "scratch", "model_cache")]
+    for place, path in places:
+        if why := unmountable(runtime.kind, place.removesuffix(":ro")):
+            yield fault(f"{runtime.kind} cannot mount {shown(place)}: {why}", *path)
+
+
 def _places(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
-    for key in ("runs", "scratch", "model_cache", "secrets", "registry"):
+    for key in ("runs", "scratch", "images", "model_cache", "secrets", "registry"):
         value = getattr(site.folders, key)
         homely = key != "scratch" and value.startswith("~/")
         if value and not value.startswith("/") and not homely:
@@ -125,8 +147,10 @@ def _places(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-
     for i, bind in enumerate(site.runtime.binds):
         if not bind.startswith("/"):
             yield fault(f"{shown(bind)} is not absolute", "runtime", "binds", i)
-    if not site.runtime.apptainer.startswith("/"):
-        yield fault(f"{shown(site.runtime.apptainer)} is not absolute", "runtime", "apptainer")
+    for key in ("apptainer", "enroot"):
+        program = getattr(site.runtime, key)
+        if not program.startswith("/"):
+            yield fault(f"{shown(program)} is not absolute", "runtime", key)
     for name, image in site.runtime.images.items():
         if not image.startswith("/"):
             yield fault(f"{shown(image)} is not absolute", "runtime", "images", name)

@@ -41,11 +41,12 @@ class Slurm:
 class Profile:
     """A kind of node.
 
-    cpus_per_node: CPUs asked for on a whole node; memory: `0` for all of a node or a Slurm size for a whole one;
+    arch: as `uname -m` says it there, for the image; cpus_per_node: CPUs asked for on a whole node; memory: `0` for all of a node or a Slurm size for a whole one;
     memory_per_gpu: for a part of a node; processes_per_node: processes on a node without GPUs; exclusive: when
     nodes are taken for this job alone; max_time: the longest run; max_nodes: 0 for no limit.
     """
 
+    arch: Literal["x86_64", "aarch64"] = "x86_64"
     gpus_per_node: int = 0
     gpu_type: str = ""
     cpus_per_node: int
@@ -60,14 +61,39 @@ class Profile:
 
 
 @document
-class Runtime:
-    """How an image is started. binds: host folders every container sees, `{user}` and all, read-only with a trailing `:ro`."""
+class Staging:
+    """Copies of images on the nodes' own disks.
 
-    kind: Literal["host", "apptainer"]
+    folder: on the node itself, empty for no copies; `{user}` is the login name; keep_free: a Slurm size that stays free
+    beside them; max_age: how long one is kept that nobody uses.
+    """
+
+    folder: str = ""
+    keep_free: str = "10G"
+    max_age: str = "30d"
+
+
+@document
+class Runtime:
+    """How an image is started.
+
+    apptainer, enroot: their paths on the nodes; gpu: whose GPUs the nodes have; home: whether the user's home is seen
+    inside; writable: whether the image's own folders can be written, into node-local scratch that ends with the job;
+    binds: host folders every container sees, `{user}` and all, read-only with a trailing `:ro`; images: files by
+    runtime id, for those that are not registered; verify: what is read of an image before a job starts it, some blocks
+    on each node, or once all of it.
+    """
+
+    kind: Literal["host", "apptainer", "pyxis", "enroot"]
     apptainer: str = "/usr/bin/apptainer"
+    enroot: str = "/usr/bin/enroot"
     gpu: Literal["nvidia", "amd", "none"] = "nvidia"
+    home: bool = False
+    writable: bool = False
     binds: list[str] = field(default_factory=list)
     images: dict[str, str] = field(default_factory=dict)
+    staging: Staging = field(default_factory=Staging)
+    verify: Literal["samples", "full"] = "samples"
 
 
 @document
@@ -96,10 +122,12 @@ class Freshness:
 
 @document
 class Folders:
-    """Folders, and the secrets file: `~` is the user's home, `{user}` the login name; scratch: on the node itself."""
+    """Folders, and the secrets file: `~` is the user's home, `{user}` the login name; scratch: on the node itself;
+    images: where built ones are put."""
 
     runs: str
     scratch: str = "/tmp"
+    images: str = ""
     model_cache: str = ""
     registry: str = ""
     secrets: str = "~/.config/tuneplane/secrets.env"

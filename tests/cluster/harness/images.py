@@ -13,6 +13,7 @@ BASE_SUITE = "bookworm"  # its Python is 3.11, for which CPU builds of PyTorch a
 PYTHON = (3, 11)
 PACKAGES = ("python3", "procps", "iproute2", "hostname")
 TORCH = ("torch==2.13.0", "numpy", "scikit-learn", "ray[default]")
+WHEELS = TORCH[:3]
 _LAYOUT = 1
 
 
@@ -26,27 +27,42 @@ def torch_sif() -> Path:
     return _image("torch", TORCH)
 
 
+def base_sif() -> Path:
+    """A small Debian 12 in which virtual environments can be made: what an image is built on. Raises HarnessError."""
+    return _image("base", (), (*PACKAGES, "python3-venv"))
+
+
+def wheels() -> Path:
+    """A folder with the wheels of CPU PyTorch and scikit-learn for that Debian's Python. Raises HarnessError."""
+    return cached("images", "wheels", {"wheels": WHEELS, "python": PYTHON}, _download)
+
+
+def _download(folder: Path) -> None:
+    words = ("download", "--quiet", "--only-binary=:all:", "--dest", folder, *WHEELS)
+    pip(*words, python=python_with(PYTHON))
+
+
 def in_host(sif: Path) -> str:
     """Where a host sees an image."""
     return f"{IMAGES}/{sif.name}"
 
 
-def _image(name: str, wheels: tuple[str, ...]) -> Path:
+def _image(name: str, wheels: tuple[str, ...], packages: tuple[str, ...] = PACKAGES) -> Path:
     recipe = {
         "suite": BASE_SUITE,
-        "packages": PACKAGES,
+        "packages": packages,
         "wheels": wheels,
         "mirror": mirror(),
         "layout": _LAYOUT,
     }
-    return cached("images", name, recipe, lambda sif: _build(sif, wheels), ".sif")
+    return cached("images", name, recipe, lambda sif: _build(sif, wheels, packages), ".sif")
 
 
-def _build(sif: Path, wheels: tuple[str, ...]) -> None:
+def _build(sif: Path, wheels: tuple[str, ...], packages: tuple[str, ...]) -> None:
     root = sif.with_name(f"{sif.name}.root")
     remove(root)
     try:
-        debootstrap(root, BASE_SUITE, PACKAGES)
+        debootstrap(root, BASE_SUITE, packages)
         if wheels:
             _install(root, wheels)
         # a user cannot unpack device nodes, and a build would keep what is left here

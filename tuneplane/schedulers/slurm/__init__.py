@@ -3,7 +3,7 @@
 from tuneplane.schedulers.slurm.cancel import cancel
 from tuneplane.schedulers.slurm.kept import kept
 from tuneplane.schedulers.slurm.limits import check
-from tuneplane.schedulers.slurm.query import jobs
+from tuneplane.schedulers.slurm.query import everyone, jobs
 from tuneplane.schedulers.slurm.submit import submit
 
-__all__ = ["cancel", "check", "jobs", "kept", "submit"]
+__all__ = ["cancel", "check", "everyone", "jobs", "kept", "submit"]

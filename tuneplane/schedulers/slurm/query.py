@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tuneplane.errors import SchedulerError
 from tuneplane.runs.folder import Run, read_run
 from tuneplane.runs.status import Job
+from tuneplane.schedulers import Queued
 from tuneplane.schedulers.slurm.commands import ask, cluster_option
 from tuneplane.schedulers.slurm.record import accept, claimed
 from tuneplane.sites.model import Site
@@ -70,6 +72,16 @@ def queue(site: Site, cluster: str = "", user: int | None = None) -> list[Row]:
     if not answer.good:
         raise CannotAsk(f"squeue: {answer.last_words}")
     return list(_rows(answer.out))
+
+
+def everyone(site: Site) -> list[Queued]:
+    """Jobs of all users that wait or run, as far as this user may see them. Raises SchedulerError."""
+    form = _SEPARATOR.join(("%A", "%u", "%Z"))
+    answer = ask(site, ["squeue", "--noheader", f"--format={form}"])
+    if not answer.good:
+        raise SchedulerError.of(f"squeue: {answer.last_words}")
+    rows = (line.split(_SEPARATOR, 2) for line in answer.out.splitlines())
+    return [Queued(*row) for row in rows if len(row) == 3]
 
 
 def accounted(site: Site, ids: Iterable[str], cluster: str = "", user: int | None = None) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What the tests of the starters share: an interpreter with torch, made once and kept."""
+"""An interpreter with torch for the tests of supervisor and starters, made once and kept."""
 
 from __future__ import annotations
 

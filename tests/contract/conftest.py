@@ -1,0 +1,1 @@
+from builders import own_cache  # noqa: F401

@@ -1,0 +1,83 @@
+"""What a plan follows from, and what the command line says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuneplane.catalog.recipe import Recipe
+from tuneplane.documents.tree import Mark
+from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, Located, Written
+from tuneplane.plan.model import Image
+from tuneplane.sites.model import Site
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line adds to the experiment.
+
+    settings: (key, text) of each `--set`; image_by: the option or variable that names the image.
+    """
+
+    profile: str | None = None
+    time: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    model: str | None = None
+    train_data: str | None = None
+    validation_data: str | None = None
+    image: str | None = None
+    image_by: str = "--image"
+    words: tuple[str, ...] = ()
+
+    def written(self, config: Config) -> Config:
+        """`config` with the model, data, resources and words that the command line names in their place."""
+        mark = Mark(COMMAND_LINE)
+
+        def over(text: str | None, option: str, below: Written | None) -> Written | None:
+            lost = ((CONFIG_FILE, below.text, below.where),) if below else ()
+            return Written(text, mark, option, lost) if text is not None else below
+
+        data = dict(config.data)
+        for key, text, option in (
+            ("train", self.train_data, "--train-data"),
+            ("validation", self.validation_data, "--validation-data"),
+        ):
+            if item := over(text, option, data.get(key)):
+                data[key] = item
+        resources = dict(config.resources)
+        for key, text in (("profile", self.profile), ("time", self.time)):
+            if item := over(text, f"--{key}", resources.get(key)):
+                resources[key] = item
+        return Config(
+            model=over(self.model, "--model", config.model),
+            data=data,
+            params=config.params,
+            overrides=config.overrides,
+            env=config.env,
+            secrets=config.secrets,
+            tracking=config.tracking,
+            resources=resources,
+            args=[Written(word, mark, "--") for word in self.words] if self.words else config.args,
+        )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a plan follows from. config: already with what the command line says in its place."""
+
+    experiment: str
+    experiment_dir: str
+    config: Config
+    recipe: Recipe
+    site_name: str
+    site_digest: str
+    site: Site
+    request: Request
+    located: dict[str, Located]
+    image: Image | None
+    has_file: frozenset[str]
+    files_digest: str
+    helper_digest: str
+    command: tuple[str, ...] = ()
+    language: str = "en"
+    config_name: str = "config.yaml"
+    registry: str = ""
