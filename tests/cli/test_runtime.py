@@ -652,6 +652,9 @@ def test_an_image_that_the_site_does_not_start(chosen: Speaking) -> None:
     file = str(chosen.image("toy.sif"))
     for command in ("validate", "compile", "submit"):
         chosen.says("a SIF for Enroot", command, "exp", "--image", file, site="squash")
+    folders = {"runs": str(chosen.world.runs)}
+    chosen.world.site("plugin", "slurm-pyxis", recipes=[str(chosen.recipes)], folders=folders)
+    chosen.says("a SIF for pyxis", "compile", "exp", "--image", file, site="plugin")
 
 
 def test_what_the_method_needs_and_the_image_has_not(chosen: Speaking) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from cluster.harness import Cluster
 from cluster.harness.enter import IDS
 from cluster.harness.images import base_sif, in_host, python_sif, wheels
+from cluster.harness.spawn import images_dir
 from cluster.harness.tools import cached, repo_root, tool, until
 from cluster.researcher import OVERLAY, Researcher, Said
 
@@ -140,35 +142,58 @@ def root_tar(apptainer_suite: str) -> str:
     return in_host(cached("images", "root", {"of": python_sif().name, "layout": 1}, build, ".tar"))
 
 
-def docker_archive(alice: Admin, layer: Path, name: str) -> str:
-    """What `docker save` writes of an image with one layer."""
-    data = layer.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    config = json.dumps(
+def _config(layer: bytes) -> bytes:
+    """The configuration of an image with one layer."""
+    return json.dumps(
         {
             "architecture": "amd64",
             "os": "linux",
             "config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "FROM_DOCKER=yes"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_sha256(layer)}"]},
         }
     ).encode()
-    named = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = [{"Config": named, "RepoTags": ["toy:latest"], "Layers": [f"{digest}/layer.tar"]}]
-    path = alice.folder(name)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _archive(path: Path, members: dict[str, bytes]) -> None:
     with tarfile.open(path, "w") as archive:
-        for member, text in (
-            (named, config),
-            (f"{digest}/layer.tar", data),
-            ("manifest.json", json.dumps(manifest).encode()),
-        ):
-            info = tarfile.TarInfo(member)
-            info.size = len(text)
-            archive.addfile(info, io.BytesIO(text))
-    return f"{alice.root}/{name}"
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
 
 
-def layer_of(root_tar: str) -> Path:
-    return base_sif().parent / Path(root_tar).name
+def docker_archive(path: Path, layer: bytes) -> None:
+    """What `docker save` wrote before it knew of OCI."""
+    config, digest = _config(layer), _sha256(layer)
+    named = f"{_sha256(config)}.json"
+    manifest = [{"Config": named, "RepoTags": ["toy:latest"], "Layers": [f"{digest}/layer.tar"]}]
+    _archive(
+        path, {named: config, f"{digest}/layer.tar": layer, "manifest.json": json.dumps(manifest).encode()}
+    )
+
+
+def oci_archive(path: Path, layer: bytes) -> None:
+    """What `skopeo copy … oci-archive:` writes."""
+    blobs: dict[str, bytes] = {}
+
+    def blob(data: bytes, kind: str) -> dict[str, Any]:
+        blobs[f"blobs/sha256/{_sha256(data)}"] = data
+        media = f"application/vnd.oci.image.{kind}"
+        return {"mediaType": media, "digest": f"sha256:{_sha256(data)}", "size": len(data)}
+
+    config, layers = blob(_config(layer), "config.v1+json"), [blob(layer, "layer.v1.tar")]
+    manifest = {"schemaVersion": 2, "config": config, "layers": layers}
+    manifests = [blob(json.dumps(manifest).encode(), "manifest.v1+json")]
+    index = json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
+    _archive(path, {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": index, **blobs})
+
+
+def layer_of(root_tar: str) -> bytes:
+    return (images_dir() / Path(root_tar).name).read_bytes()
 
 
 def inside(alice: Admin, facts: dict[str, Any], *words: str) -> str:
@@ -181,7 +206,8 @@ def inside(alice: Admin, facts: dict[str, Any], *words: str) -> str:
 def test_a_docker_archive_is_imported(cluster: Cluster, root_tar: str) -> None:
     """By its content, whatever it is called; on this machine."""
     alice = Admin(cluster)
-    archive = docker_archive(alice, layer_of(root_tar), "a:b.txt")
+    archive = f"{alice.root}/a:b.txt"
+    docker_archive(alice.folder(archive), layer_of(root_tar))
     said = alice.runtime("import", "toy", archive, "--compression", "zstd")
     assert said.code == 0, said
     facts = alice.held_to_record("toy")
@@ -192,14 +218,23 @@ def test_a_docker_archive_is_imported(cluster: Cluster, root_tar: str) -> None:
 
 
 @pytest.mark.long
-def test_a_compressed_docker_archive_is_imported_by_a_job(cluster: Cluster, root_tar: str) -> None:
+@pytest.mark.parametrize("make", [docker_archive, oci_archive])
+def test_compressed_archives_are_imported_by_a_job(
+    cluster: Cluster, root_tar: str, make: Callable[[Path, bytes], None]
+) -> None:
     alice = Admin(cluster)
-    archive = docker_archive(alice, layer_of(root_tar), "x.tar")
-    subprocess.run(["gzip", "--fast", alice.folder("x.tar")], check=True)
-    said = alice.runtime(
-        "import", "toy", f"{archive}.gz", "--compression", "zstd", "--job", "--profile", "one:1"
-    )
+    make(alice.folder("x"), layer_of(root_tar))
+    subprocess.run(["gzip", "--fast", alice.folder("x")], check=True)
+    said = alice.runtime("import", "toy", "x.gz", "--compression", "zstd", "--job", "--profile", "one:1")
     assert said.code == 0, said
+    assert inside(alice, alice.held_to_record("toy"), "sh", "-c", "echo $FROM_DOCKER") == "yes\n"
+
+
+@pytest.mark.long
+def test_an_oci_archive_is_imported(cluster: Cluster, root_tar: str) -> None:
+    alice = Admin(cluster)
+    oci_archive(alice.folder("x"), layer_of(root_tar))
+    assert alice.runtime("import", "toy", "x", "--compression", "zstd").code == 0
     assert inside(alice, alice.held_to_record("toy"), "sh", "-c", "echo $FROM_DOCKER") == "yes\n"
 
 
@@ -233,7 +268,7 @@ def toy(alice: Admin) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_build_that_fails_is_kept_and_says_why(cluster: Cluster) -> None:
+def test_a_build_that_fails_is_kept_and_says_why(cluster: Cluster, apptainer_suite: str) -> None:
     alice = Admin(cluster)
     said = alice.runtime(*toy(alice), "--job", "--build-arg", "code=3")
     assert said.code == 5 and "the %post of the definition failed" in said.err, said
@@ -249,7 +284,7 @@ def sleeps(cluster: Cluster, host: str) -> bool:
 
 
 @pytest.mark.long
-def test_a_job_that_is_cancelled_leaves_nothing_but_its_log(cluster: Cluster) -> None:
+def test_a_job_that_is_cancelled_leaves_nothing_but_its_log(cluster: Cluster, apptainer_suite: str) -> None:
     alice = Admin(cluster)
     words = [
         "tp",
@@ -273,7 +308,9 @@ def test_a_job_that_is_cancelled_leaves_nothing_but_its_log(cluster: Cluster) ->
 
 
 @pytest.mark.long
-def test_a_job_outlives_its_tp_and_its_image_can_be_registered(cluster: Cluster) -> None:
+def test_a_job_outlives_its_tp_and_its_image_can_be_registered(
+    cluster: Cluster, apptainer_suite: str
+) -> None:
     alice = Admin(cluster)
     words = ["tp", "--site", f"{alice.root}/site.yaml", "runtime", *toy(alice), "--job"]
     words += ["--build-arg", "seconds=3"]

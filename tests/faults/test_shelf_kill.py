@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from faults.test_kill import CHANGING
 from image_files import sif, sqsh
-from registry.images import odd_names, rows
-from registry.shelves import OWN, age_leftovers
+from registry.images import rows
+from registry.shelves import OWN, age_leftovers, strangers
 from render.tools import lacking, program
 
 from tuneplane.registry.layout import Registry
@@ -157,7 +157,7 @@ def hold(scene: Scene, name: str, number: int) -> bool:
     rows(scene.registry)
     age_leftovers(scene.root)
     sweep(scene.registry)
-    assert odd_names(scene.registry) == [], (name, number)
+    assert strangers(scene.registry) == [], (name, number)
     return found == scene.new
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from faults.rivals import FORK, WAIT, WAYS, Gate, lie
-from registry.images import ID, artifact, odd_names, rows, words
+from registry.images import ID, artifact, rows, words
+from registry.shelves import strangers
 
 from tuneplane.errors import ImageError
 from tuneplane.registry.layout import Registry
@@ -95,7 +96,7 @@ def hold_over(registry: Registry, way: str, rounds: int) -> None:
     # each round has the two next records, and whoever was let go first has the first of them
     for turn in range(rounds):
         assert words(found[2 * turn])[SIF] == f"{first(turn)}{turn}"
-    assert odd_names(registry) == []
+    assert strangers(registry) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -115,7 +116,7 @@ def test_two_slots_at_once(tmp_path: Path, way: str) -> None:
     for turn in range(rounds):
         one, both = rows(registry, f"toy-{turn}")
         assert list(words(one).values()) == [first(turn)] and words(both) == {SIF: "a", SQSH: "b"}
-    assert odd_names(registry) == []
+    assert strangers(registry) == []
 
 
 @pytest.mark.parametrize("way", ["links", "contrary"])
@@ -130,7 +131,7 @@ def test_one_slot_is_had_by_one(tmp_path: Path, way: str) -> None:
             first(turn): 1,
             first(turn + 1): 0,
         }
-    assert odd_names(registry) == []
+    assert strangers(registry) == []
 
 
 @pytest.mark.long
@@ -198,7 +199,7 @@ def storm(registry: Registry, seconds: float, readers: int) -> None:
         made, reads = made + changes, reads + looks
     for worker in workers:
         worker.join(60)
-    assert len(rows(registry)) == made and reads >= readers and odd_names(registry) == []
+    assert len(rows(registry)) == made and reads >= readers and strangers(registry) == []
     print(f"{made} changes, {reads} reads by {readers} readers in {seconds:.0f} s")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("registry.shelves")
+pytest.register_assert_rewrite("registry.shelves", "registry.images")
 
 from builders import own_cache  # noqa: E402, F401
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tuneplane.registry.artifact import Artifact, Seen
@@ -49,14 +48,3 @@ def rows(registry: Registry, runtime_id: str = ID) -> list[Shelf]:
     assert len({shelf.nonce for shelf in found}) == len(found)
     assert all(shelf.before < shelf.serial for shelf in found)
     return found
-
-
-_NAMES = re.compile(
-    r"(serials|catalogs|artifacts|artifacts/[A-Za-z0-9][A-Za-z0-9._+-]*(/\d{8}\.json(/serial\.json)?)?)\Z"
-)
-
-
-def odd_names(registry: Registry) -> list[str]:
-    """What lies in a registry without publications that does not belong there."""
-    names = (path.relative_to(registry.root).as_posix() for path in registry.root.rglob("*"))
-    return sorted(name for name in names if not _NAMES.match(name))

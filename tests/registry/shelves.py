@@ -89,7 +89,8 @@ def age_leftovers(root: Path, seconds: int = 2 * DAY) -> None:
 
 
 _NAMES = re.compile(
-    r"(CURRENT|CHECKED|LOCK|serials|catalogs|serials/\d{8}\.json(/serial\.json)?"
+    r"(CURRENT|CHECKED|LOCK|serials|catalogs|artifacts|serials/\d{8}\.json(/serial\.json)?"
+    r"|artifacts/[A-Za-z0-9][A-Za-z0-9._+-]*(/\d{8}\.json(/serial\.json)?)?"
     r"|catalogs/[0-9a-f]{64}(/index\.json|/(methods|files|sites)(/[0-9a-f]{64})?)?)\Z"
 )
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from builders import problems_of, whats
-from registry.images import ID, artifact, odd_names, rows, words
-from registry.shelves import DAY, OWN, age_leftovers, publish_all
+from registry.images import ID, artifact, rows, words
+from registry.shelves import DAY, OWN, age_leftovers, publish_all, strangers
 
 from tuneplane.errors import ImageError, LockError
 from tuneplane.registry import reading
@@ -231,7 +231,7 @@ def test_where_no_link_can_be_made_a_record_is_a_folder(
         undo(registry, ID)
     assert place(registry, 3).is_dir() and in_force(registry) == {SIF: "a"} and len(rows(registry)) == 3
     put(registry, artifact("c"), replace=True)
-    assert place(registry, 4).is_file() and in_force(registry) == {SIF: "c"} and odd_names(registry) == []
+    assert place(registry, 4).is_file() and in_force(registry) == {SIF: "c"} and strangers(registry) == []
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EEXIST, errno.EPERM, errno.ETIMEDOUT])
@@ -246,7 +246,7 @@ def test_a_link_that_was_made_and_reported_as_failed(
 
     monkeypatch.setattr(os, "link", link)
     assert put(registry, artifact("a")).serial == 1 and put(registry, artifact("b"), replace=True).serial == 2
-    assert in_force(registry) == {SIF: "b"} and odd_names(registry) == []
+    assert in_force(registry) == {SIF: "b"} and strangers(registry) == []
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
@@ -266,7 +266,7 @@ def test_where_nothing_can_be_written(
         with pytest.raises(LockError) as caught:
             undo(registry, ID)
     assert whats(caught) == [f"cannot write to the registry `{registry.root}`: {os.strerror(error)}"]
-    assert in_force(registry) == {SIF: "a"} and odd_names(registry) == []
+    assert in_force(registry) == {SIF: "a"} and strangers(registry) == []
 
 
 @pytest.mark.parametrize("gid", [None, os.getgid()])

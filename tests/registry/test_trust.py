@@ -49,11 +49,20 @@ def test_a_registry_of_its_publishers(trusted: Registry) -> None:
 
 
 def places(registry: Registry) -> dict[str, Path]:
-    return {"the registry": registry.root, "serials": registry.serials, "catalogs": registry.catalogs, "a folder above": registry.root.parent,
+    return {"the registry": registry.root, "serials": registry.serials, "catalogs": registry.catalogs, "artifacts": registry.artifacts, "a folder above": registry.root.parent,
             "a folder far above": registry.root.parents[1], "CURRENT": registry.current, "CHECKED": registry.checked}  # fmt: skip
 
 
-PLACES = ["the registry", "serials", "catalogs", "a folder above", "a folder far above", "CURRENT", "CHECKED"]
+PLACES = [
+    "the registry",
+    "serials",
+    "catalogs",
+    "artifacts",
+    "a folder above",
+    "a folder far above",
+    "CURRENT",
+    "CHECKED",
+]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -109,7 +118,7 @@ def test_all_faults_are_named_with_what_is_expected(trusted: Registry) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["serials", "catalogs", "CURRENT", "CHECKED"])
+@pytest.mark.parametrize("name", ["serials", "catalogs", "artifacts", "CURRENT", "CHECKED"])
 def test_a_symbolic_link_inside(trusted: Registry, name: str) -> None:
     path = trusted.root / name
     path.rename(trusted.root.parent / name)

@@ -278,7 +278,7 @@ class Recorder:
         self.note(
             program="inside",
             image=(container / "image").read_text(),
-            mounts=[_enroot_mount(text) for text in options.get("--mount", [])],
+            mounts=[enroot_mount(text) for text in options.get("--mount", [])],
             home=not re.match(r"(n|no|f|false)\Z", os.environ.get("ENROOT_MOUNT_HOME", ""), re.I),
             writable="--rw" in options or os.environ.get("ENROOT_ROOTFS_WRITABLE") == "y",
             root="--root" in options or os.environ.get("ENROOT_REMAP_ROOT") == "y",
@@ -318,7 +318,7 @@ def _apptainer_mount(text: str) -> list[str]:
     return [_there(fields["src"]), fields["dst"], mode]
 
 
-def _enroot_mount(text: str) -> list[str]:
+def enroot_mount(text: str) -> list[str]:
     """(source, target, ro or rw) of a line as fstab has them, where the kind of the source is said right."""
     match = re.fullmatch(r"([^:\s]+):([^:\s]+):none:x-create=(dir|file),bind,(ro|rw)", text)
     if match is None or "\\" in text:

@@ -221,7 +221,7 @@ def test_a_killed_build_leaves_no_image_under_a_final_name(place: Place, seconds
         "print('start', flush=True); w.keep(Path(sys.argv[1]), Path(sys.argv[2]), 'toy', 'sif')"
     )
     place.images.mkdir()
-    work = workshop.claim(place.images, "toy")
+    work = workshop.claim(place.images, "toy", {})
     (work / "image").write_bytes(b"z" * 3_000_000)
     words = [sys.executable, "-c", code, str(work / "image"), str(place.images)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
@@ -269,14 +269,13 @@ def test_other_forms_go_through_apptainer(place: Place, tmp_path: Path) -> None:
 def test_archives_of_images_are_named_without_colons(place: Place, tmp_path: Path) -> None:
     from runtimes.test_sources import DOCKER, OCI, tar
 
-    for names, form in ((DOCKER, "docker"), (OCI, "oci")):
+    for names, form, name in ((DOCKER, "docker-archive", "source"), (OCI, "oci", "root")):
         place.imported(tar(tmp_path / "a:b", names))
         place.imported(tar(tmp_path / "c:d", names, "w:gz"))
         for call in place.apptainer.builds()[-2:]:
             kind, _, path = call[-1].partition(":")
-            assert kind == f"{form}-archive" and Path(path).parent.parent == place.scratch
-            assert ":" not in path
-        assert place.apptainer.scratch() == ["source"]
+            assert kind == form and Path(path).parent.parent == place.scratch and Path(path).name == name
+        assert place.apptainer.scratch() == [name]
 
 
 def test_a_root_filesystem_is_unpacked_without_devices(place: Place, tmp_path: Path) -> None:
@@ -406,7 +405,7 @@ class Queue:
     def __init__(self, place: Place, sbatch: str = "echo 7", state: str = "RUNNING") -> None:
         self.place = place
         place.images.mkdir()
-        self.work = workshop.claim(place.images, "toy")
+        self.work = workshop.claim(place.images, "toy", {})
         (self.work / "job.sbatch").write_text("#!/bin/bash\n")
         play(place.bin, "sbatch", sbatch)
         self.show(state)
@@ -519,6 +518,18 @@ def test_old_work_folders_go_and_nothing_else(tmp_path: Path) -> None:
     assert notes == [f"an earlier build was never registered: tp runtime import toy {whole}/image"]
 
 
+def test_a_work_folder_that_cannot_be_filled_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(workshop, "write_whole", full)
+    with pytest.raises(SiteError, match="No space left on device"):
+        workshop.claim(tmp_path, "toy", {"a": b""})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_of_images_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="this site has no folder for images"):
         workshop.images_folder(make_site())
@@ -552,6 +563,7 @@ def test_a_folder_of_images_that_cannot_be(tmp_path: Path) -> None:
             "FATAL:   While performing build: while running engine: while running %post section: exit status 3",
             "the %post of the definition failed",
         ),
+        ("FATAL:   While performing build: odd\ntuneplane: the image could not be made\n", "While performing build: odd"),
         ("tuneplane: on n1, today\ntuneplane: it cannot be read here: /x\n", "it cannot be read here: /x"),
         ("", "it says nothing of why"),
     ],

@@ -202,7 +202,7 @@ def test_what_a_site_says_of_its_images(tmp_path: Path) -> None:
             (RUNTIME, f"{RUNTIME}, {said}"),
             (PROFILE, f"{PROFILE}, arch: aarch64"),
             (FOLDERS, f"{FOLDERS}, images: ~/images"),
-        )  # fmt: skip
+        )
     )
     site = load_site(str(tmp_path / "s.yaml")).site
     assert (site.runtime.home, site.runtime.writable, site.runtime.verify) == (True, True, "full")

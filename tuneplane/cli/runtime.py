@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tuneplane.cli import complete
 from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option
+from tuneplane.cli.registered import (
+    artifact_facts,
+    progress,
+    python_of,
+    registered,
+    registry_for,
+    runtime_id_argument,
+    trusted,
+)
+from tuneplane.cli.runtime_build import build, import_
 
 if TYPE_CHECKING:
     from tuneplane.registry.artifact import Artifact
-    from tuneplane.registry.layout import Registry
     from tuneplane.registry.shelf import Shelf
-    from tuneplane.sites.load import NamedSite
 
-runtime_id_argument = click.argument("runtime_id", metavar="RUNTIME_ID", shell_complete=complete.runtimes)
 slot_option = click.option("--slot", metavar="FORMAT-ARCH", help="Which image, such as sif-x86_64.")
 
 
@@ -29,45 +35,8 @@ def runtime() -> None:
     """Runtime images: register them, look at them, take them out of use."""
 
 
-def registry_for(named_site: NamedSite) -> Registry:
-    """The registry that images are registered in."""
-    from tuneplane.errors import UsageError
-    from tuneplane.registry.admission import registry_of
-
-    if named_site.registry is None:
-        raise UsageError.of(
-            f"the site {named_site.name} has no registry, where images are registered",
-            expected="`folders.registry` in its file, or --registry DIR; `--image FILE` needs none",
-        )
-    return registry_of(named_site)
-
-
-def trusted(named_site: NamedSite) -> Registry:
-    """The same, believed only when nobody else could have changed it."""
-    from tuneplane.registry.refresh import check_trust
-
-    registry = registry_for(named_site)
-    check_trust(registry)
-    return registry
-
-
 def when(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-@contextmanager
-def progress(path: str) -> Iterator[Callable[[int], None] | None]:
-    """A bar on a terminal's stderr while the file is read; nothing elsewhere."""
-    import os
-    import sys
-
-    if not sys.stderr.isatty() or not os.path.isfile(path):
-        yield None
-        return
-    with click.progressbar(
-        length=os.path.getsize(path), label="reading", file=sys.stderr, show_eta=True
-    ) as bar:
-        yield bar.update
 
 
 @runtime.command("register")
@@ -101,42 +70,7 @@ def register(
     registered(named_site, wish, as_json)
 
 
-def python_of(runtime_id: str) -> str:
-    """The interpreter in images of a runtime id, as its definition says."""
-    from tuneplane.errors import ImageError
-    from tuneplane.runtimes.definitions import load_definition
-
-    try:
-        return load_definition(runtime_id).python.executable
-    except ImageError:
-        return "python3"
-
-
-def registered(named_site: NamedSite, wish: Any, as_json: bool) -> None:
-    """Register, and say what came of it."""
-    from tuneplane.cli.output import emit_json, note
-    from tuneplane.runtimes.registering import lacking, methods_of
-    from tuneplane.runtimes.registering import register as do
-    from tuneplane.sites.catalog import source_catalog
-
-    with progress(wish.file) as bar:
-        artifact, shelf, notes = do(registry_for(named_site), named_site.site, wish, bar)
-    notes += lacking(artifact, methods_of(source_catalog(named_site)).get(wish.runtime_id, []))
-    if as_json:
-        emit_json({**_facts(shelf, artifact), "notes": notes})
-    else:
-        done = {"register": "registered", "replace": "replaced"}[shelf.action]
-        click.echo(f"{done} {artifact.runtime_id} {artifact.slot}")
-        click.echo(f"sha256:{artifact.sha256} {artifact.path}")
-    for text in notes:
-        note(f"note: {text}")
-
-
-def _facts(shelf: Shelf, artifact: Artifact) -> dict[str, Any]:
-    return {"record": shelf.serial, "slot": artifact.slot, **asdict(artifact)}
-
-
-@runtime.command("ls")
+@runtime.command("ls", short_help="Runtime ids, their images here, their methods.")
 @json_option
 @click.pass_obj
 def ls(chosen: Chosen, as_json: bool) -> None:
@@ -152,7 +86,7 @@ def ls(chosen: Chosen, as_json: bool) -> None:
     emit_table(("RUNTIME", "IMAGE", "PYTHON", "METHODS"), cells)
 
 
-@runtime.command("show")
+@runtime.command("show", short_help="What the images of a runtime id hold.")
 @runtime_id_argument
 @json_option
 @click.pass_obj
@@ -165,7 +99,7 @@ def show(chosen: Chosen, runtime_id: str, as_json: bool) -> None:
     newest = _known(shelves[0] if shelves else None, runtime_id)
     if as_json:
         changes = [{k: getattr(s, k) for k in ("serial", "action", "slot", "at", "by")} for s in shelves]
-        images = [_facts(newest, artifact) for artifact in newest.current.values()]
+        images = [artifact_facts(newest, artifact) for artifact in newest.current.values()]
         emit_json({"runtime_id": runtime_id, "images": images, "changes": changes})
         return
     for artifact in newest.current.values():
@@ -279,7 +213,7 @@ def _one_slot(newest: Shelf, slot: str | None) -> str:
     raise ImageError.of(what, "--slot", expected, f"tp runtime show {newest.runtime_id}")
 
 
-@runtime.command("undo")
+@runtime.command("undo", short_help="Take back the last change.")
 @runtime_id_argument
 @click.pass_obj
 def undo(chosen: Chosen, runtime_id: str) -> None:
@@ -292,4 +226,5 @@ def undo(chosen: Chosen, runtime_id: str) -> None:
     click.echo(f"{runtime_id} {made.slot} {now}")
 
 
-from tuneplane.cli import runtime_build as _build  # noqa: E402, F401 # two more commands of the group
+runtime.add_command(build)
+runtime.add_command(import_)

@@ -11,7 +11,7 @@ import click
 from tuneplane.cli import complete
 from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option
-from tuneplane.cli.runtime import python_of, registered, registry_for, runtime, runtime_id_argument
+from tuneplane.cli.registered import python_of, registered, registry_for, runtime_id_argument
 
 if TYPE_CHECKING:
     from tuneplane.runtimes.orders import Order, Where
@@ -88,7 +88,7 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-@runtime.command("build")
+@click.command("build", short_help="Build an image from its definition, register it.")
 @runtime_id_argument
 @click.option("--definition", metavar="FILE", type=click.Path(), help="In place of the one that tp has.")
 @click.option(
@@ -124,7 +124,7 @@ def build(
     _made_and_registered(named_site, order, where, how)
 
 
-@runtime.command("import")
+@click.command("import", short_help="Make an image of a tar or another form of one.")
 @runtime_id_argument
 @click.argument("source", metavar="SOURCE")
 @build_options

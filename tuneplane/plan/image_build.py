@@ -70,7 +70,10 @@ class ImageBuild:
     def _from(self) -> Value:
         if self.step == "definition":
             return DEFINITION_FILE
-        if self.step in ("docker", "oci"):
+        if self.step == "docker":
             # by a plain name: a colon in the file's own would end it
-            return Ref("scratch", "/source", f"{self.step}-archive:")
+            return Ref("scratch", "/source", "docker-archive:")
+        if self.step == "oci":
+            # unpacked by tar: Apptainer fails on an archive that does not name its folders (seen in 1.4.5)
+            return Ref("scratch", "/root", "oci:")
         return Ref("scratch", "/root") if self.step == "root" else self.source

@@ -58,8 +58,9 @@ def explained(log: str) -> tuple[str, str]:
     for pattern, sentence, hint in _KNOWN:
         if match := re.search(pattern, log, re.IGNORECASE):
             return sentence.format(*(shown(group) for group in match.groups())), hint
-    said = [line for line in log.splitlines() if line.startswith("tuneplane: ") and not _NOISE.search(line)]
-    return (said[-1].removeprefix("tuneplane: ") if said else "it says nothing of why"), ""
+    said = re.findall(r"^(?:FATAL: +|tuneplane: (?!on ))(.*)$", log, re.M)
+    # Apptainer's own word comes before that of the script, which is that it failed
+    return (shown(said[0], 300)[1:-1] if said else "it says nothing of why"), ""
 
 
 def last_lines(log: str) -> list[str]:

@@ -10,10 +10,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneplane.files import read_json, write_whole
+from tuneplane.files import read_json
 from tuneplane.plan.image_build import DEFINITION_FILE
 from tuneplane.render.image_build import render
-from tuneplane.runs.folder import JOB_FILE, SCRIPT_FILE, Run
+from tuneplane.runs.folder import JOB_FILE, SCRIPT_FILE, SUBMISSION_FILE, Run
 from tuneplane.runtimes import workshop
 from tuneplane.runtimes.build_faults import failed, last_lines
 from tuneplane.runtimes.build_runs import Tell, run_as_job, run_here
@@ -47,10 +47,10 @@ def carry_out(named_site: NamedSite, order: Order, where: Where, tell: Tell) -> 
     images = workshop.images_folder(site)
     for text in workshop.sweep(images, order.runtime_id, lambda folder: _waits(folder, site)):
         tell(text)
-    work = workshop.claim(images, order.runtime_id)
-    for name, data in ((DEFINITION_FILE, order.definition), (SCRIPT_FILE, script.encode())):
-        if data is not None:
-            write_whole(work / name, data, 0o644)
+    files = {SCRIPT_FILE: script.encode()}
+    if order.definition is not None:
+        files[DEFINITION_FILE] = order.definition
+    work = workshop.claim(images, order.runtime_id, files)
     code = run_as_job(work, site, tell) if where.job else run_here(work, tell)
     if code or not (work / workshop.RESULT_FILE).is_file():
         log = workshop.log_of(work)
@@ -70,7 +70,7 @@ def _waits(folder: Path, site: Site) -> bool:
     """Whether a job may work in the folder yet; yes when Slurm does not answer."""
     if site.scheduler != "slurm":
         return False
-    run = Run(folder, {}, read_json(folder / JOB_FILE))
+    run = Run(folder, {}, read_json(folder / JOB_FILE), read_json(folder / SUBMISSION_FILE) or {})
     job = scheduler(site).jobs([run], site)[run.id]
     return job.state in ("queued", "running") or not job.asked
 

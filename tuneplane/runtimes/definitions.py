@@ -14,6 +14,7 @@ from typing import Literal
 
 from tuneplane.cache import cache_get, cache_key, cache_put
 from tuneplane.catalog.manifest import Text
+from tuneplane.catalog.requires import normalized
 from tuneplane.documents.shape import checked, construct, document, fingerprint
 from tuneplane.documents.text import read_text
 from tuneplane.documents.tree import Mapping, at
@@ -73,12 +74,7 @@ class Definition:
     def pins(self) -> dict[str, str]:
         """Name → version of the packages; names in lower case with `-`, as package indexes compare them."""
         found = (PIN.match(pin) for pin in self.packages)
-        return {plain_name(pin["name"]): pin["version"] for pin in found if pin}
-
-
-def plain_name(name: str) -> str:
-    """The name of a package in the form in which two are compared (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+        return {normalized(pin["name"]): pin["version"] for pin in found if pin}
 
 
 def definition_names(folders: Sequence[Path] = ()) -> dict[str, Path]:
@@ -160,10 +156,10 @@ def _problems(definition: Definition, tree: Mapping) -> Iterator[Problem]:
             yield fault(
                 f"{shown(pin)} is not one version of one package", "packages", i, expected="name==version"
             )
-        elif plain_name(match["name"]) in seen:
+        elif normalized(match["name"]) in seen:
             yield fault(f"{shown(match['name'])} stands here twice", "packages", i)
         else:
-            seen.add(plain_name(match["name"]))
+            seen.add(normalized(match["name"]))
     held = definition.pins().get("ray", "")
     if definition.ray != held:
         expected = f"`{held}`, as under `packages`" if held else "no `ray`, since `packages` has none"

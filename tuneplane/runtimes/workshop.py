@@ -8,12 +8,12 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tuneplane.errors import ImageError, SiteError, shown
-from tuneplane.files import sync
+from tuneplane.files import sync, write_whole
 from tuneplane.runs.folder import JOB_FILE, SUBMISSION_FILE
 from tuneplane.runtimes.formats import Facts
 from tuneplane.runtimes.measure import measure
@@ -50,17 +50,28 @@ def _cannot_write(folder: Path, error: OSError) -> SiteError:
     return SiteError.of(what, "folders.images")  # type: ignore[return-value]
 
 
-def claim(images: Path, runtime_id: str) -> Path:
-    """A new work folder. Raises SiteError."""
+def claim(images: Path, runtime_id: str, files: Mapping[str, bytes]) -> Path:
+    """A new work folder with these files in it. Raises SiteError; then nothing is left behind."""
     try:
-        while True:
-            folder = images / f".{runtime_id}.{''.join(secrets.choice(_LETTERS) for _ in range(8))}"
-            with suppress(FileExistsError):
-                folder.mkdir(0o700)
-                folder.chmod(FOLDER_MODE)
-                return folder
+        folder = _new_folder(images, runtime_id)
     except OSError as error:
         raise _cannot_write(images, error) from None
+    try:
+        for name, data in files.items():
+            write_whole(folder / name, data, 0o644)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise _cannot_write(images, error) from None
+    return folder
+
+
+def _new_folder(images: Path, runtime_id: str) -> Path:
+    while True:
+        folder = images / f".{runtime_id}.{''.join(secrets.choice(_LETTERS) for _ in range(8))}"
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+            folder.chmod(FOLDER_MODE)
+            return folder
 
 
 def sweep(images: Path, runtime_id: str, waits: Callable[[Path], bool]) -> list[str]:
