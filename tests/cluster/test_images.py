@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from cluster.harness import Cluster
+from cluster.harness.enter import IDS
 from cluster.harness.images import python_sif, torch_sif
 from cluster.harness.tools import remove
 from cluster.researcher import Researcher, Said, yaml
@@ -25,14 +26,14 @@ framework:
     registered: {runtime_id: toy-1.0.0}
     needing: {runtime_id: toy-1.0.0, requires: [torch>=99, numpy]}
 """
-"""The method of one's own program, once more in an image that an admin registers."""
+"""The method of one's own program, once more in an image that a publisher registers."""
 MEBI = 1 << 20
 ALL_SAMPLED, SOME_SAMPLED = 58 * MEBI, 200 * MEBI
 """Below 64 MiB every block is sampled; of a larger image 64 are."""
 
 
 class Shop:
-    """A site with a registry of root's, and alice, who may only read it; `image` is the registered file."""
+    """A site whose publisher is bob, and alice, who may only read his registry; `image` is the registered file."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster = cluster
@@ -44,17 +45,22 @@ class Shop:
         self.image, self.path = self.base / "images/toy.sif", f"{self.inside}/images/toy.sif"
         folders = {"registry": f"{self.inside}/registry"}
         self.alice = Researcher(cluster, recipes=[f"{self.inside}/recipes"], runtime="apptainer")
-        self.alice.rewrite_site(folders=self.alice.site["folders"] | folders)
+        self.alice.rewrite_site(
+            folders=self.alice.site["folders"] | folders, publishers={"uids": [IDS["bob"]]}
+        )
+        for parent, _, files in os.walk(self.base):
+            for path in (parent, *(f"{parent}/{name}" for name in files)):
+                os.chown(path, IDS["bob"], IDS["bob"])
         self.admin("catalog", "refresh")
-        self.alice.experiment("exp", "exit 0", version="registered")
+        self.alice.experiment("exp", 'touch "$TUNEPLANE_OUTPUT_DIR/ran"', version="registered")
 
     def admin(self, *words: str, code: int = 0) -> Said:
-        """Root's own `tp`, for the same site."""
-        # the site file of an admin; alice's is hers to change
+        """The publisher's `tp`, for the same site."""
+        # he cannot look into her folders
         site = self.base / "site.yaml"
         site.write_text(yaml(self.alice.site))
         command = ["tp", "--site", f"{self.inside}/site.yaml", *words]
-        done = self.cluster.run("login", command, cwd="/shared", timeout=120)
+        done = self.cluster.run("login", command, user="bob", cwd="/shared", timeout=120)
         said = Said(done.returncode, done.stdout, done.stderr)
         assert said.code == code, said
         return said
@@ -205,7 +211,7 @@ def test_what_happens_while_a_job_waits(shop: Shop, happens: Any) -> None:
     why = "the image is not the one that this script was compiled for"
     assert (facts["state"], facts["code"], facts["why"]) == ("failed", 5, why), facts
     assert said in shop.alice.log(run)
-    assert not shop.alice.folder(f"runs/{run}/output").exists()
+    assert not shop.alice.folder(f"runs/{run}/output/ran").exists()
 
 
 @pytest.mark.long

@@ -269,6 +269,29 @@ def test_where_nothing_can_be_written(
     assert in_force(registry) == {SIF: "a"} and strangers(registry) == []
 
 
+@pytest.mark.parametrize("times", [1, 19, 20])
+def test_a_folder_that_another_admin_puts_in_place_of_the_empty_one(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Between its making and the first file in it: the file is not made, and all of it begins again."""
+    put(registry, artifact(runtime_id="other"))
+    real, lost = os.open, []
+
+    def open_(path: Any, flags: int, *args: Any, **more: Any) -> int:
+        if flags & os.O_CREAT and ID in os.fspath(path) and len(lost) < times:
+            lost.append(path)
+            raise FileNotFoundError(2, "No such file or directory", os.fspath(path))
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", open_)
+    if times < 20:
+        assert put(registry, artifact()).serial == 1 and in_force(registry) == {SIF: "a"}
+    else:
+        with pytest.raises(LockError, match=r"cannot write to the registry .*: No such file or directory"):
+            put(registry, artifact())
+    assert len(lost) == times and strangers(registry) == []
+
+
 @pytest.mark.parametrize("gid", [None, os.getgid()])
 def test_any_umask_gives_the_same_modes(registry: Registry, gid: int | None) -> None:
     registry = replace(registry, gid=gid)

@@ -19,7 +19,7 @@ from render.values import in_parts, odd, texts
 
 from tuneplane.plan.apptainer import CHANGED, MAX_BYTES, OWN_NAMES, size
 from tuneplane.render.encode import word
-from tuneplane.render.script import _template
+from tuneplane.render.templates import template
 
 pytestmark = pytest.mark.tools
 EXEC = "apptainer --silent exec --cleanenv --no-eval --pid --no-mount home,cwd --pwd /"
@@ -128,7 +128,7 @@ def test_as_much_as_is_let_through_arrives(host: ApptainerHost, image: str, lett
 
 def tp_mount() -> str:
     """The very function of the script."""
-    source = _template("job.sbatch.j2").environment.loader.get_source(None, "runtime/apptainer.j2")[0]
+    source = template("job.sbatch.j2").environment.loader.get_source(None, "runtime/apptainer.j2")[0]
     match = re.search(r"^tp_mount\(\) \{\n.*?^\}\n", source, re.MULTILINE | re.DOTALL)
     assert match is not None and "{{" not in match[0]
     return match[0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tuneplane.render import encode
-from tuneplane.render.script import _template
+from tuneplane.render.templates import template
 from tuneplane.resources import bundled
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def printed(source: str, **values: Any) -> str:
     """A template of this text, rendered in the environment of the script's own."""
-    text: str = _template("job.sbatch.j2").environment.from_string(source).render(**values)
+    text: str = template("job.sbatch.j2").environment.from_string(source).render(**values)
     return text
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuneplane.cli.chosen import Chosen
+from tuneplane.cli.chosen import Chosen, registry_for
 from tuneplane.cli.options import json_option
 
 if TYPE_CHECKING:
-    from tuneplane.registry.layout import Publication, Registry
+    from tuneplane.registry.layout import Publication
     from tuneplane.registry.refresh import Outcome
     from tuneplane.sites.load import NamedSite
 
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 @click.group()
 def catalog() -> None:
     """The published catalog: refresh it, look at it, roll it back."""
-
-
-def _registry(named_site: NamedSite) -> Registry:
-    from tuneplane.errors import UsageError
-    from tuneplane.registry.admission import registry_of
-
-    if named_site.registry is None:
-        raise UsageError.of(
-            f"the site {named_site.name} has no registry",
-            expected="`folders.registry` in its file, or --registry DIR",
-        )
-    return registry_of(named_site)
 
 
 def _when(seconds: int | None) -> str:
@@ -76,7 +64,7 @@ def refresh(chosen: Chosen, force: bool, verbose: bool, as_json: bool) -> None:
     from tuneplane.sites.sources import sources
 
     named_site, catalog, texts = sources(chosen.site, chosen.registry)
-    outcome = publish(_registry(named_site), build(catalog, texts), force=force)
+    outcome = publish(registry_for(named_site), build(catalog, texts), force=force)
     _report(outcome, as_json, verbose)
 
 
@@ -122,7 +110,7 @@ def _status(named_site: NamedSite) -> tuple[dict[str, Any], list[str]]:
     from tuneplane.registry.catalog import PublishedCatalog
     from tuneplane.registry.courtesy import holder
 
-    registry = _registry(named_site)
+    registry = registry_for(named_site)
     problems: list[Problem] = []
 
     def attempt(look: Any, *args: Any) -> Any:
@@ -163,7 +151,7 @@ def ls(chosen: Chosen, as_json: bool) -> None:
     from tuneplane.registry.reading import history
     from tuneplane.registry.trust import check_there
 
-    registry = _registry(chosen.load())
+    registry = registry_for(chosen.load())
     check_there(registry)
     found = history(registry)
     if as_json:
@@ -184,7 +172,7 @@ def rollback(chosen: Chosen, serial: int | None, as_json: bool) -> None:
     """
     from tuneplane.registry.refresh import rollback as publish
 
-    _report(publish(_registry(chosen.load()), serial), as_json, True)
+    _report(publish(registry_for(chosen.load()), serial), as_json, True)
 
 
 @catalog.command("gc")
@@ -200,7 +188,7 @@ def gc(chosen: Chosen, as_json: bool) -> None:
     from tuneplane.registry.removal import collect
 
     named_site = chosen.load()
-    outcome, removed = collect(_registry(named_site), parse_duration(named_site.site.keep_published))
+    outcome, removed = collect(registry_for(named_site), parse_duration(named_site.site.keep_published))
     named = outcome.publication.details.get("remove", []) if outcome.made else []
     _report(outcome, as_json, False, {"named": named, "removed": removed})
     if not as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuneplane.cli import complete
+from tuneplane.cli.chosen import registry_for
 
 if TYPE_CHECKING:
     from tuneplane.registry.artifact import Artifact
@@ -20,21 +21,8 @@ if TYPE_CHECKING:
 runtime_id_argument = click.argument("runtime_id", metavar="RUNTIME_ID", shell_complete=complete.runtimes)
 
 
-def registry_for(named_site: NamedSite) -> Registry:
-    """The registry that images are registered in."""
-    from tuneplane.errors import UsageError
-    from tuneplane.registry.admission import registry_of
-
-    if named_site.registry is None:
-        raise UsageError.of(
-            f"the site {named_site.name} has no registry, where images are registered",
-            expected="`folders.registry` in its file, or --registry DIR; `--image FILE` needs none",
-        )
-    return registry_of(named_site)
-
-
 def trusted(named_site: NamedSite) -> Registry:
-    """The same, believed only when nobody else could have changed it."""
+    """The registry that images are registered in, believed only when nobody else could have changed it."""
     from tuneplane.registry.refresh import check_trust
 
     registry = registry_for(named_site)

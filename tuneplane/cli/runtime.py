@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from tuneplane.cli import complete
-from tuneplane.cli.chosen import Chosen
+from tuneplane.cli.chosen import Chosen, registry_for
 from tuneplane.cli.options import json_option
 from tuneplane.cli.registered import (
     artifact_facts,
     progress,
     python_of,
     registered,
-    registry_for,
     runtime_id_argument,
     trusted,
 )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tuneplane.cli import complete
-from tuneplane.cli.chosen import Chosen
+from tuneplane.cli.chosen import Chosen, registry_for
 from tuneplane.cli.options import json_option
-from tuneplane.cli.registered import python_of, registered, registry_for, runtime_id_argument
+from tuneplane.cli.registered import python_of, registered, runtime_id_argument
 
 if TYPE_CHECKING:
     from tuneplane.runtimes.orders import Order, Where

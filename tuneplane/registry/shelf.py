@@ -20,7 +20,7 @@ from tuneplane.errors import ImageError, LockError, shown
 from tuneplane.registry import person
 from tuneplane.registry.artifact import RUNTIME_ID, Artifact, from_json
 from tuneplane.registry.exclusive import create
-from tuneplane.registry.folders import cannot_write, make_folder, make_folders
+from tuneplane.registry.folders import TURNS, cannot_write, make_folder, make_folders
 from tuneplane.registry.layout import FIRST, LAST, SERIAL_NAME, Registry
 from tuneplane.registry.reading import Unsettled, believed, patiently
 from tuneplane.registry.refresh import check_trust, may_publish
@@ -87,28 +87,37 @@ def change(registry: Registry, runtime_id: str, decide: Change) -> Shelf:
     """Add a record. Raises what `decide` raises, LockError when the registry cannot be written or trusted."""
     may_publish(registry)
     # who is refused leaves no folder behind
-    made = _next(newest(registry, runtime_id), runtime_id, decide)
+    _next(newest(registry, runtime_id), runtime_id, decide)
     make_folders(registry)
     check_trust(registry)
-    folder = registry.artifacts / runtime_id
-    try:
-        make_folder(folder, registry.folder_mode, registry.gid)
-        while True:
-            made = _next(newest(registry, runtime_id), runtime_id, decide)
-            data = json.dumps({"schema": SCHEMA, **asdict(made)}, indent=2, ensure_ascii=True) + "\n"
-            place = _place(registry, runtime_id, made.serial)
-            number = made.serial
-            found = create(
-                place,
-                data.encode(),
-                made.nonce,
-                registry.folder_mode,
-                lambda number=number: _certain(registry, runtime_id, number),  # type: ignore[misc]
-            )
-            if found.nonce == made.nonce:
-                return made
-    except OSError as error:
-        raise cannot_write(registry, error) from None
+    turns = 0
+    while True:
+        made = _next(newest(registry, runtime_id), runtime_id, decide)
+        try:
+            make_folder(registry.artifacts / runtime_id, registry.folder_mode, registry.gid)
+            found = _claim(registry, made)
+        except FileNotFoundError as error:
+            # another's folder took the place of the empty one that this one was about to fill
+            turns += 1
+            if turns == TURNS:
+                raise cannot_write(registry, error) from None
+            continue
+        except OSError as error:
+            raise cannot_write(registry, error) from None
+        if found.nonce == made.nonce:
+            return made
+
+
+def _claim(registry: Registry, made: Shelf) -> Shelf:
+    """What the record says in the end, this one or a rival's. Raises OSError when there is none."""
+    data = json.dumps({"schema": SCHEMA, **asdict(made)}, indent=2, ensure_ascii=True) + "\n"
+    return create(
+        _place(registry, made.runtime_id, made.serial),
+        data.encode(),
+        made.nonce,
+        registry.folder_mode,
+        lambda: _certain(registry, made.runtime_id, made.serial),
+    )
 
 
 def _next(last: Shelf | None, runtime_id: str, decide: Change) -> Shelf:

@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tuneplane import __version__
-from tuneplane.errors import InputError, SiteError
 from tuneplane.plan.image_build import IMAGE_PART, ImageBuild
 from tuneplane.plan.paths import site_path
-from tuneplane.render.encode import NotEncodable
-from tuneplane.render.script import _template
+from tuneplane.render.templates import filled
 from tuneplane.sites.model import Site
 
 
 def render(plan: ImageBuild, site: Site) -> str:
     """The script's text. Raises InputError for a value that no script can hold, SiteError above the site's size."""
-    try:
-        text = str(_template("build.sbatch.j2").render(_context(plan, site)))
-    except NotEncodable as error:
-        raise InputError.of(str(error)) from None
-    size, limit = len(text.encode()), site.slurm.max_script_size
-    if size > limit:
-        raise SiteError.of(f"the script has {size} bytes", expected=f"at most {limit} (max_script_size)")
-    return text
+    return filled("build.sbatch.j2", _context(plan, site), site.slurm.max_script_size)
 
 
 def _context(plan: ImageBuild, site: Site) -> dict[str, Any]:

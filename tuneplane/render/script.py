@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 from tuneplane.durations import parse_duration, spoken
-from tuneplane.errors import InputError, SiteError
 from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
 from tuneplane.plan.model import Plan, Ref, Variable
 from tuneplane.plan.paths import site_path
 from tuneplane.render import encode
-from tuneplane.render.encode import Encoded, NotEncodable
+from tuneplane.render.templates import filled
 from tuneplane.runtimes.node_sh import CHECK_IMAGE_SH, STAGE_SH
 from tuneplane.sites.model import Site
 from tuneplane.sizes import parse_size
@@ -27,49 +25,7 @@ PREFIXES = {"host": "", "apptainer": "APPTAINERENV_", "pyxis": ALIAS, "enroot": 
 
 def render(plan: Plan, site: Site) -> str:
     """The script's text. Raises InputError for a value that no script can hold, SiteError above the site's size."""
-    try:
-        text = str(_template("job.sbatch.j2").render(_context(plan, site)))
-    except NotEncodable as error:
-        raise InputError.of(str(error)) from None
-    size, limit = len(text.encode()), site.slurm.max_script_size
-    if size > limit:
-        raise SiteError.of(f"the script has {size} bytes", expected=f"at most {limit} (max_script_size)")
-    return text
-
-
-def _printed(value: Any) -> Any:
-    """Every `{{ … }}` passes here: what no encoder made is a bug in a template."""
-    if not isinstance(value, Encoded):
-        raise TypeError(f"a template prints {value!r}, which no encoder made")
-    return value
-
-
-@cache
-def _template(name: str) -> Any:
-    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
-
-    from tuneplane.cache import cache_folder
-    from tuneplane.resources import bundled
-
-    folder = cache_folder()
-    environment = Environment(
-        loader=FileSystemLoader(bundled("templates")),
-        bytecode_cache=FileSystemBytecodeCache(str(folder)) if folder else None,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_printed,
-        autoescape=False,
-    )
-    environment.filters |= {
-        "word": encode.word,
-        "directive": encode.directive,
-        "comment": encode.comment,
-        "number": encode.number,
-        "verbatim": encode.verbatim,
-    }
-    return environment.get_template(name)
+    return filled("job.sbatch.j2", _context(plan, site), site.slurm.max_script_size)
 
 
 def _context(plan: Plan, site: Site) -> dict[str, Any]:

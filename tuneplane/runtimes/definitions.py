@@ -5,20 +5,19 @@ A definition is two files of one name: `ID.yaml`, read here, and `ID.def`, which
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from tuneplane.cache import cache_get, cache_key, cache_put
 from tuneplane.catalog.manifest import Text
 from tuneplane.catalog.requires import normalized
-from tuneplane.documents.shape import checked, construct, document, fingerprint
+from tuneplane.documents.load import load
+from tuneplane.documents.shape import document
 from tuneplane.documents.text import read_text
 from tuneplane.documents.tree import Mapping, at
-from tuneplane.errors import ImageError, InputError, Problem, nearest, shown
+from tuneplane.errors import ImageError, Problem, nearest, shown
 from tuneplane.resources import bundled
 
 PIN = re.compile(
@@ -116,19 +115,7 @@ def _file(runtime_id: str, folders: Sequence[Path]) -> Path:
 
 def read_definition(text: str, name: str) -> Definition:
     """The definition of a file's text; `name` is what messages call the file. Raises InputError with every fault."""
-    key = cache_key("definition", fingerprint(Definition), name, text)
-    stored = cache_get(key)
-    if stored:
-        return construct(Definition, json.loads(stored))  # type: ignore[no-any-return]
-    from tuneplane.documents.yaml import parse
-
-    tree = parse(text, name)
-    definition = checked(Definition, tree)
-    faults = list(_problems(definition, tree))
-    if faults:
-        raise InputError(*faults)
-    cache_put(key, json.dumps(asdict(definition)).encode())
-    return definition
+    return load(Definition, text, name, _problems)
 
 
 def _problems(definition: Definition, tree: Mapping) -> Iterator[Problem]:

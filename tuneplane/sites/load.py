@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tuneplane.cache import cache_get, cache_key, cache_put
-from tuneplane.documents.shape import checked, construct, fingerprint
+from tuneplane.documents.load import load
 from tuneplane.documents.text import read_text
-from tuneplane.errors import SiteError, TuneplaneError, nearest, shown
+from tuneplane.documents.tree import Mapping
+from tuneplane.errors import Problem, SiteError, TuneplaneError, nearest, shown
 from tuneplane.resources import bundled
 from tuneplane.sites.folders import place
 from tuneplane.sites.model import Site
@@ -107,20 +107,13 @@ def _default_file() -> Path:
 
 def read_site(text: str, name: str) -> Site:
     """The site of a file's text; `name` is what messages call the file. Raises SiteError, InputError."""
-    key = cache_key("site", fingerprint(Site), name, text)
-    stored = cache_get(key)
-    if stored:
-        return construct(Site, json.loads(stored))  # type: ignore[no-any-return]
-    from tuneplane.documents.yaml import parse
-    from tuneplane.sites.check import problems
 
-    tree = parse(text, name)
-    site = checked(Site, tree)
-    faults = list(problems(site, tree))
-    if faults:
-        raise SiteError(*faults)
-    cache_put(key, json.dumps(asdict(site)).encode())
-    return site
+    def faults(site: Site, tree: Mapping) -> Iterator[Problem]:
+        from tuneplane.sites.check import problems
+
+        return problems(site, tree)
+
+    return load(Site, text, name, faults, SiteError)
 
 
 def text_digest(text: str) -> str:
