@@ -290,7 +290,9 @@ def test_requirements_of_versions(shop: Shop, torch_image: str) -> None:
     ]
     shop.alice.experiment("needing", "exit 0", version="needing")
     done = shop.alice.tp("submit", "needing")
-    assert done.code == 5 and f"needs torch>=99, and the image of toy-1.0.0 holds {held}" in done.err, done
+    assert done.code == 5 and f"needs torch>=99, and the image of toy-1.0.0 holds torch {held}" in done.err, (
+        done
+    )
     assert "numpy" not in done.err
     facts = shop.alice.run("needing", "--image", torch_image)
     assert facts["why"].startswith(

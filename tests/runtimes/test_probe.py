@@ -91,7 +91,8 @@ def test_an_image_without_python(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("echo first >&2; echo 'FATAL: \x1b[31mno' >&2; exit 255", r"FATAL: \x1b[31mno"),
+        ("echo first >&2; printf '\x1b[31mFATAL: no\x1b[0m\n\x1b[0m' >&2; exit 255", "FATAL: no"),
+        ("printf 'FATAL: a\x07b' >&2; exit 255", r"FATAL: a\x07b"),
         ("exit 9", "it ended with 9"),
         ("echo 'no error' ; exit 1", "it ended with 1"),
     ],

@@ -186,6 +186,17 @@ def test_pyxis_without_slurm(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("folder", ["/a,b", "/a:b"])
+def test_where_an_image_cannot_be_written_over(tmp_path: Path, folder: str) -> None:
+    changes = ((RUNTIME, f"{RUNTIME}, writable: true"), (FOLDERS, f"{FOLDERS}, scratch: '{folder}'"))
+    (tmp_path / "s.yaml").write_text(replaced(SITE, *changes))
+    with pytest.raises(SiteError) as caught:
+        load_site(str(tmp_path / "s.yaml"))
+    assert whats(caught) == [f"Apptainer cannot write over an image in `{folder}`"]
+    (tmp_path / "s.yaml").write_text(replaced(SITE, changes[1]))
+    assert load_site(str(tmp_path / "s.yaml")).site.folders.scratch == folder
+
+
 def test_what_a_site_says_of_its_images(tmp_path: Path) -> None:
     """And what holds where it says nothing."""
     (tmp_path / "s.yaml").write_text(SITE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tuneplane.sites.model import Site
 
 SECONDS = 600
 _MARK = "tuneplane-holds:"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LOOK = f"""
 import json, platform, sys
 try:
@@ -53,7 +55,8 @@ def probe(site: Site, path: str, image_format: str, python: str = "python3") -> 
                 return _holding(path, line.removeprefix(_MARK))
         if _run([*words, "/bin/sh", "-c", "exit 0"], site, scratch).returncode == 0:
             return Holding("", {})
-    last = (said.stderr.strip().splitlines() or [f"it ended with {said.returncode}"])[-1]
+    lines = [line.strip() for line in _COLOUR.sub("", said.stderr).splitlines() if line.strip()]
+    last = lines[-1] if lines else f"it ended with {said.returncode}"
     raise ImageError.of(
         f"the image {shown(path, 400)} cannot be started here: {shown(last, 300)[1:-1]}", hint="--no-probe"
     )

@@ -122,6 +122,9 @@ def _runtime(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped
         yield fault("a site on the host has no images", "runtime", "images")
     if runtime.kind == "pyxis" and site.scheduler != "slurm":
         yield fault("pyxis is a plugin of Slurm", "runtime", "kind")
+    if runtime.kind == "apptainer" and runtime.writable and re.search("[,:]", site.folders.scratch):
+        what = f"Apptainer cannot write over an image in {shown(site.folders.scratch)}"
+        yield fault(what, "folders", "scratch", expected="no comma or colon in it")
     if staging.folder and not staging.folder.startswith("/"):
         yield fault(f"{shown(staging.folder)} is not absolute", "runtime", "staging", "folder")
     if not is_size(staging.keep_free):
