@@ -12,7 +12,7 @@ from tuneplane.documents.text import decoded
 from tuneplane.errors import InputError, TuneplaneError, shown
 from tuneplane.experiment.config import Config, WrittenNode, read_config
 from tuneplane.experiment.succession import guessed, parameter_of, successors
-from tuneplane.plan.faults import Faults
+from tuneplane.faults import Faults
 from tuneplane.plan.settings import check_rules, settle
 from tuneplane.plan.topology import topology
 from tuneplane.prepare import RESOURCE_KEYS

@@ -19,16 +19,16 @@ from tuneplane.experiment.locate import LOCK_FILE, Experiment, find_experiment
 from tuneplane.experiment.locations import locate, locate_path
 from tuneplane.experiment.lock import admit, read_lock
 from tuneplane.experiment.snapshot import Snapshot
+from tuneplane.faults import Faults
+from tuneplane.in_force import catalog_of, shelf_of
 from tuneplane.plan.build import make_plan
 from tuneplane.plan.command import Command, image_variable
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.images import image_trouble, node_arch
 from tuneplane.plan.inputs import Inputs, Request
 from tuneplane.plan.model import Image, Plan, Refusal
 from tuneplane.plan.paths import path_value
 from tuneplane.runs.helper import helper
 from tuneplane.runtimes.image import Wanted, found_image, named_image
-from tuneplane.sites.catalog import catalog_of, shelf_of
 from tuneplane.sites.folders import place
 from tuneplane.sites.load import NamedSite
 from tuneplane.sites.model import Site

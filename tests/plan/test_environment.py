@@ -16,9 +16,9 @@ from plan.cases import plan, refused
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.tree import Mark
 from tuneplane.experiment.config import Config, Located, Written
+from tuneplane.faults import Faults
 from tuneplane.names import owned
 from tuneplane.plan.environment import ELSEWHERE, layered
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Ref, Variable
 from tuneplane.render.encode import VARIABLES
 

@@ -54,8 +54,8 @@ class Here:
         )
 
     def publish(self) -> None:
+        from tuneplane.in_force import source_catalog
         from tuneplane.registry.content import build
-        from tuneplane.sites.catalog import source_catalog
 
         refresh(self.registry, build(source_catalog(self.named()), {}))
 

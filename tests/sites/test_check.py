@@ -308,7 +308,7 @@ def test_a_site_with_broken_yaml_is_the_sites_fault(tmp_path: Path) -> None:
 def test_recipes_of_a_site(tmp_path: Path) -> None:
     from builders import write_recipe
 
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
 
     file = tmp_path / "s.yaml"
     file.write_text(SITE + "recipes: [ours]\n")

@@ -13,10 +13,10 @@ from tuneplane.audit.model import Claims
 from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.errors import LockError, TuneplaneError
+from tuneplane.in_force import catalog_of
 from tuneplane.registry.catalog import PublishedCatalog
 from tuneplane.registry.shelf import Shelf
 from tuneplane.runtimes.image import record_of
-from tuneplane.sites.catalog import catalog_of
 from tuneplane.sites.load import NamedSite, load_site, read_site, site_files, text_digest
 from tuneplane.sites.model import Site
 

@@ -61,7 +61,7 @@ def refresh(chosen: Chosen, force: bool, verbose: bool, as_json: bool) -> None:
     """
     from tuneplane.registry.content import build
     from tuneplane.registry.refresh import refresh as publish
-    from tuneplane.sites.sources import sources
+    from tuneplane.to_publish import sources
 
     named_site, catalog, texts = sources(chosen.site, chosen.registry)
     outcome = publish(registry_for(named_site), build(catalog, texts), force=force)
@@ -78,7 +78,7 @@ def status(chosen: Chosen, as_json: bool) -> None:
     why it would be.
     """
     from tuneplane.cli.output import emit_json, emit_table, note
-    from tuneplane.sites.catalog import catalog_of, registry_warnings
+    from tuneplane.in_force import catalog_of, registry_warnings
 
     named_site = chosen.load()
     said = [f"warning: {text}" for text in registry_warnings(named_site)]

@@ -24,9 +24,9 @@ def compile_(chosen: Chosen, experiment: str, request: Request) -> None:
     """
     from tuneplane.cli.output import language, note, tell
     from tuneplane.experiment.lock import deprecation
+    from tuneplane.in_force import registry_warnings
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
-    from tuneplane.sites.catalog import registry_warnings
 
     prepared = prepare(experiment, chosen.load(), request, language(None))
     tell(prepared.experiment)

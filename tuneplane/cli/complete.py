@@ -40,7 +40,7 @@ def _chosen(ctx: click.Context) -> Chosen:
 
 @_quiet
 def methods(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
 
     return catalog_of(_chosen(ctx).load()).entries
 
@@ -62,7 +62,7 @@ def profiles(ctx: click.Context, incomplete: str) -> Iterable[str]:
 def settings(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from tuneplane.catalog.recipe import resolve
     from tuneplane.experiment.locate import find_experiment
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
     from tuneplane.standing import lock_of
 
     # click leaves the words where they are when the option that is completed has no value yet

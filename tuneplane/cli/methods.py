@@ -33,7 +33,7 @@ def methods(
 ) -> None:
     """List the methods, or show METHOD with its parameters."""
     from tuneplane.cli.output import language
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
 
     if framework_version and not method:
         raise click.UsageError("--framework-version goes with a METHOD")

@@ -40,7 +40,7 @@ def new(
 
     from tuneplane.cli.output import emit_json, language, tell, typed
     from tuneplane.experiment.scaffold import fork, scaffold
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
 
     catalog = catalog_of(chosen.load())
     if source is None:

@@ -29,7 +29,7 @@ def _standings(chosen: Chosen, words: tuple[str, ...]) -> Iterator[Standing]:
     from tuneplane.cli.output import tell
     from tuneplane.errors import InputError
     from tuneplane.experiment.locate import experiment_names
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
     from tuneplane.standing import MALFORMED, Standing, standing
 
     catalog = catalog_of(chosen.load())
@@ -119,7 +119,7 @@ def planned(chosen: Chosen, experiment: str, framework_version: str | None) -> U
     from tuneplane.cli.output import language, note, tell
     from tuneplane.cli.recipe_report import UNKNOWN
     from tuneplane.experiment.locate import find_experiment
-    from tuneplane.sites.catalog import catalog_of
+    from tuneplane.in_force import catalog_of
     from tuneplane.upgrade import plan_upgrade
 
     named_site = chosen.load()

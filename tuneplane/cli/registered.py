@@ -59,9 +59,9 @@ def python_of(runtime_id: str) -> str:
 def registered(named_site: NamedSite, wish: Any, as_json: bool) -> None:
     """Register, and say what came of it."""
     from tuneplane.cli.output import emit_json, note
+    from tuneplane.in_force import source_catalog
     from tuneplane.runtimes.registering import lacking, methods_of
     from tuneplane.runtimes.registering import register as do
-    from tuneplane.sites.catalog import source_catalog
 
     with progress(wish.file) as bar:
         artifact, shelf, notes = do(registry_for(named_site), named_site.site, wish, bar)

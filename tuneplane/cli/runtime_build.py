@@ -14,7 +14,7 @@ from tuneplane.cli.options import json_option
 from tuneplane.cli.registered import python_of, registered, runtime_id_argument
 
 if TYPE_CHECKING:
-    from tuneplane.runtimes.orders import Order, Where
+    from tuneplane.builds.orders import Order, Where
     from tuneplane.sites.load import NamedSite
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +67,7 @@ def build_options(function: F) -> F:
         as_json: bool,
         **kwargs: Any,
     ) -> Any:
-        from tuneplane.runtimes.orders import Where
+        from tuneplane.builds.orders import Where
 
         if not job and (profile or time or resources):
             raise click.UsageError("--profile, --time and --resource go with --job")
@@ -117,7 +117,7 @@ def build(
 
     It is made beside the site's images and gets its name when it is whole. Without --job this machine builds.
     """
-    from tuneplane.runtimes.orders import from_definition
+    from tuneplane.builds.orders import from_definition
 
     named_site = chosen.load()
     order = from_definition(named_site, runtime_id, definition or "", arguments, binds, compression)
@@ -135,7 +135,7 @@ def import_(chosen: Chosen, runtime_id: str, source: str, compression: str, wher
     SOURCE is docker://…, oras://… or library://…, a SIF, a SQSH, a folder with a root filesystem, or a tar: of
     `docker save`, of an OCI image or of a root filesystem.
     """
-    from tuneplane.runtimes.orders import from_source
+    from tuneplane.builds.orders import from_source
 
     named_site = chosen.load()
     order = from_source(named_site, runtime_id, source, compression)
@@ -143,11 +143,11 @@ def import_(chosen: Chosen, runtime_id: str, source: str, compression: str, wher
 
 
 def _made_and_registered(named_site: NamedSite, order: Order, where: Where, how: How) -> None:
+    from tuneplane.builds.building import carry_out
+    from tuneplane.builds.orders import placed, wanted_format
     from tuneplane.cli.output import note, typed
     from tuneplane.errors import TuneplaneError
     from tuneplane.registry.shelf import may_put
-    from tuneplane.runtimes.building import carry_out
-    from tuneplane.runtimes.orders import placed, wanted_format
     from tuneplane.runtimes.registering import Wish
 
     order, arch = placed(named_site, order, where)

@@ -48,7 +48,7 @@ def submit(
     """Freeze an experiment into a run folder and hand its script to the scheduler."""
     from tuneplane.cli.output import emit_json, language, note, tell, typed
     from tuneplane.experiment.lock import deprecation
-    from tuneplane.sites.catalog import registry_warnings
+    from tuneplane.in_force import registry_warnings
     from tuneplane.submit import ready
     from tuneplane.submit import submit as hand_over
 

@@ -22,9 +22,9 @@ def validate(chosen: Chosen, experiment: str, request: Request, as_json: bool) -
     """Check an experiment as `tp submit` would, without submitting it."""
     from tuneplane.cli.output import emit_json, language, note, tell
     from tuneplane.experiment.lock import deprecation
+    from tuneplane.in_force import registry_warnings
     from tuneplane.prepare import prepare
     from tuneplane.render.script import render
-    from tuneplane.sites.catalog import registry_warnings
 
     prepared = prepare(experiment, chosen.load(), request, language(None))
     tell(prepared.experiment)

@@ -10,10 +10,10 @@ from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.errors import InputError, SiteError, TuneplaneError, shown
 from tuneplane.experiment.config import Config
+from tuneplane.faults import Faults
 from tuneplane.plan import apptainer
 from tuneplane.plan.directives import directives
 from tuneplane.plan.environment import layered, platform
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.images import check_image, image_refusals, unchecked
 from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.limits import too_long

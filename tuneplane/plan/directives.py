@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tuneplane.durations import slurm_time
 from tuneplane.errors import InputError, SiteError, shown
 from tuneplane.experiment.config import Written
-from tuneplane.plan.faults import Faults
+from tuneplane.faults import Faults
 from tuneplane.plan.model import Directive, Topology
 from tuneplane.sites.model import Site
 from tuneplane.sites.options import USER_OPTIONS

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import Config, Located, Written
+from tuneplane.faults import Faults
 from tuneplane.names import VARIABLE, looks_secret, owned
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import Ref, Topology, Value, Variable
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tuneplane.errors import ImageError, SiteError, shown
 from tuneplane.experiment.config import Config
-from tuneplane.plan.faults import Faults
+from tuneplane.faults import Faults
 from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.model import NOT_REGISTERED, Image, Refusal
 from tuneplane.sites.kinds import NAMES, STARTED_BY

@@ -11,8 +11,8 @@ from tuneplane.catalog.recipe import Recipe
 from tuneplane.catalog.rules import broken
 from tuneplane.errors import InputError, nearest, shown
 from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config
+from tuneplane.faults import Faults
 from tuneplane.names import looks_secret
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.model import Setting, Topology
 
 DEFAULT = "recipe default"

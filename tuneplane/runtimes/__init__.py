@@ -1,1 +1,1 @@
-"""Image files: finding the one a run needs and telling it by its digest."""
+"""Image files: their heads and digests, registering them, and what nodes check and copy."""

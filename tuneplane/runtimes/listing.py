@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from tuneplane.in_force import catalog_of
 from tuneplane.registry import shelf
 from tuneplane.registry.admission import registry_of
 from tuneplane.registry.artifact import Artifact
 from tuneplane.runtimes.registering import methods_of
-from tuneplane.sites.catalog import catalog_of
 from tuneplane.sites.kinds import STARTED_BY
 from tuneplane.sites.load import NamedSite
 

@@ -10,15 +10,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuneplane.builds import workshop
+from tuneplane.builds.faults import failed, last_lines
+from tuneplane.builds.orders import Order, Where, wanted_format
+from tuneplane.builds.running import Tell, run_as_job, run_here
 from tuneplane.files import read_json
 from tuneplane.plan.image_build import DEFINITION_FILE
 from tuneplane.render.image_build import render
 from tuneplane.runs.folder import JOB_FILE, SCRIPT_FILE, SUBMISSION_FILE, Run
-from tuneplane.runtimes import workshop
-from tuneplane.runtimes.build_faults import failed, last_lines
-from tuneplane.runtimes.build_runs import Tell, run_as_job, run_here
 from tuneplane.runtimes.formats import architecture, facts_of
-from tuneplane.runtimes.orders import Order, Where, wanted_format
 from tuneplane.schedulers import Wishes, scheduler
 from tuneplane.sites.kinds import SIF, SQSH
 from tuneplane.sites.load import NamedSite

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from image_files import sif, sqsh
 
+from tuneplane.builds.sources import Source, told
 from tuneplane.errors import ImageError
-from tuneplane.runtimes.sources import Source, told
 
 DOCKER = ("0a/layer.tar", "0a.json", "manifest.json", "repositories")
 BOTH = ("blobs/sha256/0a", "index.json", "oci-layout", "manifest.json")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tuneplane.catalog.load import SourceCatalog
 from tuneplane.errors import TuneplaneError
-from tuneplane.plan.faults import Faults
-from tuneplane.sites.catalog import source_catalog
+from tuneplane.faults import Faults
+from tuneplane.in_force import source_catalog
 from tuneplane.sites.load import NamedSite, checked_file, load_site, site_file, sites_beside
 
 

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tuneplane.builds.sources import DOCKER, OCI, ROOT, told
 from tuneplane.documents.tree import Mark
 from tuneplane.errors import ImageError, SiteError, UsageError, nearest, shown
 from tuneplane.experiment.config import COMMAND_LINE, Written
+from tuneplane.faults import Faults
 from tuneplane.files import sha256
 from tuneplane.names import looks_secret
 from tuneplane.plan.directives import directives
-from tuneplane.plan.faults import Faults
 from tuneplane.plan.image_build import ImageBuild, Step
 from tuneplane.plan.model import Topology
 from tuneplane.plan.topology import time_limit, topology
 from tuneplane.runtimes.definitions import build_file
 from tuneplane.runtimes.registering import check_id
-from tuneplane.runtimes.sources import DOCKER, OCI, ROOT, told
 from tuneplane.sites.kinds import SIF, STARTED_BY
 from tuneplane.sites.load import NamedSite
 from tuneplane.sites.model import Site

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tuneplane.builds.workshop import LOG_FILE, outcome
 from tuneplane.errors import SchedulerError, TuneplaneError
 from tuneplane.files import read_json
 from tuneplane.runs.folder import JOB_FILE, SCRIPT_FILE, SUBMISSION_FILE, Run
 from tuneplane.runs.status import Job
-from tuneplane.runtimes.workshop import LOG_FILE, outcome
 from tuneplane.schedulers import Wishes, scheduler
 from tuneplane.schedulers.environment import clean_environment
 from tuneplane.sites.model import Site

@@ -20,16 +20,16 @@ from image_files import sif, sqsh
 from pretend_apptainer import Pretender, play
 from render.tools import program
 
+from tuneplane.builds import running, workshop
+from tuneplane.builds.building import carry_out
+from tuneplane.builds.faults import explained, last_lines
+from tuneplane.builds.orders import Where, argument_names, from_definition, from_source, placed
+from tuneplane.builds.running import run_as_job
 from tuneplane.errors import ImageError, SchedulerError, SiteError, TuneplaneError, UsageError
 from tuneplane.plan.image_build import ImageBuild, Step
 from tuneplane.plan.model import Directive
 from tuneplane.render.image_build import render
-from tuneplane.runtimes import build_runs, workshop
-from tuneplane.runtimes.build_faults import explained, last_lines
-from tuneplane.runtimes.build_runs import run_as_job
-from tuneplane.runtimes.building import carry_out
 from tuneplane.runtimes.formats import facts_of
-from tuneplane.runtimes.orders import Where, argument_names, from_definition, from_source, placed
 from tuneplane.sites.load import NamedSite
 from tuneplane.sites.model import Site
 
@@ -216,7 +216,7 @@ def interrupt_when(ready: Callable[[], bool]) -> None:
 def test_a_killed_build_leaves_no_image_under_a_final_name(place: Place, seconds: float) -> None:
     """Whenever it is killed: what has a final name is whole."""
     code = (
-        "import os, sys, time, tuneplane.runtimes.workshop as w; from pathlib import Path;"
+        "import os, sys, time, tuneplane.builds.workshop as w; from pathlib import Path;"
         "real = os.link; os.link = lambda *a: (print('linking', flush=True), time.sleep(0.1), real(*a));"
         "print('start', flush=True); w.keep(Path(sys.argv[1]), Path(sys.argv[2]), 'toy', 'sif')"
     )
@@ -267,7 +267,7 @@ def test_other_forms_go_through_apptainer(place: Place, tmp_path: Path) -> None:
 
 
 def test_archives_of_images_are_named_without_colons(place: Place, tmp_path: Path) -> None:
-    from runtimes.test_sources import DOCKER, OCI, tar
+    from builds.test_sources import DOCKER, OCI, tar
 
     for names, form, name in ((DOCKER, "docker-archive", "source"), (OCI, "oci", "root")):
         place.imported(tar(tmp_path / "a:b", names))
@@ -432,8 +432,8 @@ def sh(path: Path) -> str:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_runs, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(build_runs, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(running, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(running, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(import_module("tuneplane.schedulers.slurm.submit"), "PAUSE_SECONDS", 0.0)
 
 

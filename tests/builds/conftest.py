@@ -1,0 +1,1 @@
+from builders import cold_cache, own_cache  # noqa: F401
