@@ -51,7 +51,7 @@ class Shared:
 
     def end(self) -> None:
         for host, user in CLIENTS:
-            self.cluster.run(host, ["fusermount3", "-u", MOUNT], user=user)
+            self.cluster.run(host, ["sh", "-c", f"fusermount3 -u {MOUNT}; rmdir {MOUNT}"], user=user)
         self.cluster.run(
             SERVER,
             [

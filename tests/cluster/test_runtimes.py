@@ -49,7 +49,7 @@ def linked(alice: Researcher) -> dict[str, Any]:
 
     All of it lies outside of her home, where no container sees it by itself.
     """
-    base = alice.cluster.shared / f"store {Path(alice.root).name[:6]}"
+    base = alice.cluster.shared / "store {} {}".format(*Path(alice.root).name.split(" ")[:2])
     for name in ("weights", f"model {ODD}", f"data {ODD}"):
         (base / name).mkdir(parents=True)
     (base / "weights/blob").write_text("weights\n")
