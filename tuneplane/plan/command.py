@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"TUNEPLANE_IMAGE_[A-Z0-9_]+\Z")
 
 
 def image_variable(framework: str) -> str:
-    """The user's variable that names the image of a framework: `TUNEPLANE_IMAGE_NEMO_RL`."""
+    """The user's variable that names the image of a framework: `TUNEPLANE_IMAGE_PYTORCH`."""
     return "TUNEPLANE_IMAGE_" + re.sub(r"[^A-Z0-9]", "_", framework.upper())
 
 
