@@ -305,6 +305,12 @@ def test_a_root_filesystem_is_unpacked_without_devices(place: Place, tmp_path: P
     [
         ({"arguments": ["bas=x"]}, UsageError, "no argument `bas`, did you mean `base`"),
         ({"arguments": ["base"]}, UsageError, "is no KEY=VALUE"),
+        ({"arguments": ["base=/a'; rm -rf /"]}, UsageError, "the value of `base` holds a single quote"),
+        (
+            {"arguments": ["base=/a\n%post\n rm -rf /"]},
+            UsageError,
+            "the value of `base` holds a single quote",
+        ),
         ({"arguments": ["index=https://me:word@host/simple"]}, UsageError, "`index` holds a password"),
         ({"binds": ["/a"]}, UsageError, "is no bind"),
         ({"binds": ["/a:/b,/c:/d"]}, UsageError, "is no bind"),

@@ -253,6 +253,14 @@ def test_a_build_stops_at_its_first_error_and_leaves_no_cache(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "post" in sections(name)])
+def test_no_build_argument_is_shell_text(name: str) -> None:
+    """Each stands in single quotes, and a value that holds one is refused before."""
+    post = sections(name)["post"]
+    assert post.count("{{") == len(re.findall(r"='\{\{ \w+ \}\}'(?=\s)", post)) >= 4
+    assert " eval " not in post and "sh -c" not in post
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "post" in sections(name)])
 def test_all_are_built_in_the_same_way(name: str) -> None:
     """The steps are written out in each file, so that one file is all that a build needs."""
     plain = re.sub(r"    # it comes as source only.*?    done\n", "", sections(name)["post"], flags=re.DOTALL)

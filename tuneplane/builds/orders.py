@@ -25,6 +25,7 @@ from tuneplane.sites.kinds import SIF, STARTED_BY
 from tuneplane.sites.load import NamedSite
 from tuneplane.sites.model import Site
 from tuneplane.sites.options import USER_OPTIONS
+from tuneplane.visible import visible
 
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _ARCHIVES: dict[str, Step] = {DOCKER: "docker", OCI: "oci", ROOT: "root"}
@@ -132,6 +133,9 @@ def _check_arguments(arguments: Sequence[str], definition: str) -> None:
                 f", did you mean `{close}`?" if close else ""
             )
             raise UsageError.of(what, "--build-arg", "one of " + ", ".join(known) if known else "none")
+        if "'" in value or not visible(value):
+            what = f"the value of {shown(key)} holds a single quote or what cannot be seen"
+            raise UsageError.of(what, "--build-arg", "text that a definition can quote")
         if looks_secret(key):
             raise _shown_to_all(key)
         _check_password(value, key)
