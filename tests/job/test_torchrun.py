@@ -63,7 +63,9 @@ def test_every_option_exists_in_torch(run, torch_python):
         "import os, sys, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "t = torch.ones(1) * dist.get_rank(); dist.all_reduce(t)\n"
-        "print('sum', int(t), dist.get_world_size(), os.environ['MASTER_ADDR'], sys.argv[1:], flush=True)\n"
+        # one write, so that two ranks cannot fall into each other's line
+        "words = 'sum', int(t), dist.get_world_size(), os.environ['MASTER_ADDR'], sys.argv[1:]\n"
+        "sys.stdout.write(' '.join(map(str, words)) + '\\n')\n"
         "dist.destroy_process_group()\n"
         "if os.environ['RANK'] == os.environ.get('FAIL'): sys.exit(3)\n"
     )

@@ -122,6 +122,22 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, act: str) -> None:
     assert whats(caught) == [f"`{file}` changes while it is read"] and change.done
 
 
+def test_a_new_mode_or_link_is_no_change(tmp_path: Path) -> None:
+    """Another builder of the same image takes its own name for the file away meanwhile."""
+    file = written(tmp_path / "image", 9 * BLOCK)
+    os.link(file, tmp_path / "other")
+    seen: list[int] = []
+
+    def change(count: int) -> None:
+        if not seen:
+            (tmp_path / "other").unlink()
+            file.chmod(0o444)
+        seen.append(count)
+
+    assert measure(file, change) == expected_of(file)
+    assert sum(seen) == 9 * BLOCK
+
+
 def test_what_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A FIFO without a writer is not waited for."""
     os.mkfifo(tmp_path / "pipe")

@@ -37,24 +37,30 @@ def sampled(size: int) -> Iterator[int]:
 
 
 def measure(path: str | Path, progress: Callable[[int], None] | None = None) -> Measured:
-    """Read the file once. progress: called with the bytes read since the last call.
+    """Read the file, once unless its mode or links change meanwhile. progress: called with the bytes of the first
+    reading since the last call.
 
-    Raises ImageError when it cannot be read, is no regular file, or changes meanwhile.
+    Raises ImageError when it cannot be read, is no regular file, or its content changes meanwhile.
     """
+    measured, before, after = _reading(path, progress)
+    unchanged = (before.st_size, before.st_mtime_ns) == (measured.size, after.st_mtime_ns)
+    # a new mode or link is no change of content, but a rewriting that sets the time back looks the same
+    if unchanged and before.st_ctime_ns != after.st_ctime_ns:
+        unchanged = _reading(path, None)[0] == measured
+    if not unchanged:
+        raise ImageError.of(f"{shown(str(path), 400)} changes while it is read")
+    return measured
+
+
+def _reading(
+    path: str | Path, progress: Callable[[int], None] | None
+) -> tuple[Measured, os.stat_result, os.stat_result]:
     try:
         with opened(path) as file:
             before = os.fstat(file.fileno())
-            measured = _read(file.fileno(), before.st_size, progress)
-            after = os.fstat(file.fileno())
+            return _read(file.fileno(), before.st_size, progress), before, os.fstat(file.fileno())
     except OSError as error:
         raise cannot_read(path, error) from None
-    if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (
-        measured.size,
-        after.st_mtime_ns,
-        after.st_ctime_ns,
-    ):
-        raise ImageError.of(f"{shown(str(path), 400)} changes while it is read")
-    return measured
 
 
 def _read(descriptor: int, size: int, progress: Callable[[int], None] | None) -> Measured:
