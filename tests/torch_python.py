@@ -17,8 +17,8 @@ from typing import IO, NoReturn
 
 import pytest
 
-REQUIREMENTS = ("torch==2.13.0", "numpy", "scikit-learn", "pillow")
-PROBE = "import torch, numpy, sklearn, PIL"
+REQUIREMENTS = ("torch==2.13.0", "numpy", "scikit-learn", "pillow", "accelerate", "ray")
+PROBE = "import torch, numpy, sklearn, PIL, accelerate, ray"
 
 
 def unavailable(why: str) -> NoReturn:
@@ -29,7 +29,7 @@ def unavailable(why: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def torch_python() -> Path:
-    """The path of an interpreter with torch, numpy, scikit-learn and pillow."""
+    """The path of an interpreter with torch, numpy, scikit-learn, pillow, accelerate and ray."""
     given = os.environ.get("TUNEPLANE_TORCH_PYTHON")
     python = Path(given).absolute() if given else kept_interpreter()
     try:

@@ -9,12 +9,12 @@ from tuneplane.catalog.manifest import Manifest
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.documents.keys import renamed
 from tuneplane.documents.text import decoded
-from tuneplane.errors import InputError, TuneplaneError, shown
+from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import Config, WrittenNode, read_config
 from tuneplane.experiment.succession import guessed, parameter_of, successors
 from tuneplane.faults import Faults
+from tuneplane.plan.pools import pools
 from tuneplane.plan.settings import check_rules, settle
-from tuneplane.plan.topology import topology
 from tuneplane.prepare import RESOURCE_KEYS
 from tuneplane.sites.model import Site
 
@@ -106,11 +106,7 @@ def _check_values(
     """Read every value as the new recipe does, under the old keys, and let the rules speak when all are sound."""
     params = {word: config.params[key] for key, word in words.items()}
     settings = settle(recipe, replace(config, params=params), (), faults)
-    profile = config.resources.get("profile")
-    try:
-        made = topology(site, profile.text if profile else site.default_profile)
-    except TuneplaneError:
-        # what the site cannot give is not the upgrade's to say
-        return
-    if not faults.found:
-        check_rules(recipe, settings, made, language, faults)
+    # what the site cannot give is not the upgrade's to say
+    held = pools(site, recipe.launch, config, recipe.name, Faults())
+    if held and not faults.found:
+        check_rules(recipe, settings, held, language, faults)

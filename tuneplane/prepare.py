@@ -23,7 +23,7 @@ from tuneplane.faults import Faults
 from tuneplane.in_force import catalog_of, shelf_of
 from tuneplane.plan.build import make_plan
 from tuneplane.plan.command import Command, image_variable
-from tuneplane.plan.images import image_trouble, node_arch
+from tuneplane.plan.images import asked_of, image_trouble, node_arch
 from tuneplane.plan.inputs import Inputs, Request
 from tuneplane.plan.model import Image, Plan, Refusal
 from tuneplane.plan.paths import path_value
@@ -128,7 +128,7 @@ def _image(named_site: NamedSite, recipe: Recipe, config: Config, request: Reque
     if site.runtime.kind == "host":
         return None
     arch = node_arch(site, config)
-    wanted = Wanted(recipe.runtime_id, arch, tuple(recipe.requires), request.image, request.image_by)
+    wanted = Wanted(recipe.runtime_id, arch, tuple(asked_of(recipe, site)), request.image, request.image_by)
     shelf = shelf_of(named_site, recipe.runtime_id) if wanted.given is None and recipe.runtime_id else None
     registered = shelf.current if shelf else {}
     return found_image(named_image(wanted, site, registered, shelf.serial if shelf else 0), registered)

@@ -9,7 +9,7 @@ import pytest
 from audit.audited import audited, found, rewrite
 from audit.conftest import Toy
 
-END = 'tp_end "$tp_status" step\n'
+END = 'tp_finish "$tp_status" step\n'
 HEADER_LINE = "#   time        2h"
 EXPORTS = "export APPTAINERENV_MINE='a b'\nexport APPTAINERENV_NCCL_DEBUG=WARN\n"
 
@@ -269,7 +269,7 @@ def test_a_digest_of_the_header(toy: Toy, label: str) -> None:
 
 def test_the_digest_that_is_checked_on_the_node(toy: Toy) -> None:
     digest, other = digests(toy)["files"], "0" * 64
-    rewrite(toy.script, (f'/files.sha256" {digest}', f'/files.sha256" {other}'))
+    rewrite(toy.script, (f'_files.sha256" {digest}', f'_files.sha256" {other}'))
     report = audited(toy.world, toy.run)
     [(kind, where, expected, now)] = found(report)
     assert kind == "script" and where.endswith("(checks)")

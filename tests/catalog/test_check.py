@@ -46,14 +46,53 @@ TOP = [
     ("version: 1.0.0", "version: 1.0 # HERE", "`1.0` is not text", "version", "text"),
     ("launch: {kind: torchrun, entry: {experiment: main.py}}", "launch: {kind: torchrun, entry: {experiment: a, module: b}} # HERE",
      "an entry names either `experiment` or `module`", "launch.entry", ""),
-    ("launch: {kind: torchrun, entry: {experiment: main.py}}", "launch: {kind: ray, entry: {experiment: a}} # HERE",
-     "`ray` does not fit", "launch.kind", "input should be 'process' or 'torchrun'"),
+    ("launch: {kind: torchrun, entry: {experiment: main.py}}", "launch: {kind: mpi, entry: {experiment: a}} # HERE",
+     "`mpi` does not fit", "launch.kind", "input should be 'process', 'torchrun', 'accelerate' or 'ray'"),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {A-B: x} # HERE", "`A-B` is no name of a variable", "environment.A-B", ""),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {RANK: '0'} # HERE", "`RANK` belongs to the launcher", "environment.RANK", ""),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {API_KEY: x} # HERE", "`API_KEY` looks like a secret, which stands in the secrets file", "environment.API_KEY", ""),
     ("data: {kind: text}", "data: {kind: text}\nenvironment: {NCCL_X: 1} # HERE", "`1` is not text", "environment.NCCL_X", "text"),
     ("data: {kind: text}", "data: {kind: text, train: maybe} # HERE", "`maybe` does not fit", "data.train", "input should be 'none', 'optional' or 'required'"),
 ]  # fmt: skip
+
+
+LAUNCHES = [
+    ("{kind: ray, entry: {experiment: a}, rendezvous: c10d}", "a launch of kind `ray` has no rendezvous", "launch.rendezvous", ""),
+    ("{kind: ray, entry: {experiment: a}, options: {x: y}}", "a launch of kind `ray` has no options", "launch.options.x", ""),
+    ("{kind: accelerate, entry: {experiment: a}, options: {num_machines: '2'}}", "the option `num_machines` belongs to tp", "launch.options.num_machines", ""),
+    ("{kind: accelerate, entry: {experiment: a}, options: {'a b': '2'}}", "the option `a b` belongs to tp", "launch.options.a b", ""),
+    ("{kind: ray, entry: {experiment: a}, roles: [actor, trainer]}", "2 pools have the role `trainer`", "launch.pools", ""),
+    ("{kind: ray, entry: {experiment: a}, roles: [A]}", "`A` is no name of a role", "launch.pools", "a lower-case word"),
+    ("{kind: ray, entry: {experiment: a}, pools: {A b: {roles: [x]}}}", "`A b` is no name of a pool", "launch.pools.A b", "a lower-case word"),
+    ("{kind: ray, entry: {experiment: a}, pools: {x: {roles: []}}}", "a pool has at least one role", "launch.pools.x.roles", ""),
+    ("{kind: torchrun, entry: {experiment: a}, pools: {x: {roles: [x]}}}", "a pool without a server needs a launch of kind `ray`, not `torchrun`", "launch.pools.x", ""),
+    ("{kind: process, entry: {experiment: a}, pools: {x: {roles: [x], server: {words: []}}}}", "a server has a command", "launch.pools.x.server.words", ""),
+    ("{kind: process, entry: {experiment: a}, pools: {x: {roles: [x], server: {words: ['{gpu}']}}}}", "`{gpu}` has another field", "launch.pools.x.server.words.0", "`{host}` and `{port}`"),
+    ("{kind: process, entry: {experiment: a}, pools: {x: {roles: [x], server: {words: [s], ready: up}}}}", "`up` is no path", "launch.pools.x.server.ready", "`/health`"),
+    ("{kind: process, entry: {experiment: a}, pools: {x: {roles: [x], server: {words: [s], timeout: soon}}}}", "`soon` is not a length of time", "launch.pools.x.server.timeout",
+     "`90m`, `12h`, `1d12h`, `H:MM:SS` or `D-HH:MM:SS`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("launch", "what", "key", "expected"), LAUNCHES)
+def test_faults_of_a_launch(tmp_path: Path, launch: str, what: str, key: str, expected: str) -> None:
+    old = "launch: {kind: torchrun, entry: {experiment: main.py}}"
+    assert faults(tmp_path, replaced(MANIFEST, (old, f"launch: {launch} # HERE"))) == [(what, key, expected)]
+
+
+CHECKPOINTS = [
+    ("{format: f, pattern: step}", "`step` is no pattern of checkpoints", "checkpoints.pattern", "a path below the output folder with one `{step}`, such as `checkpoint-{step}`"),
+    ("{format: f, pattern: '{step}/{step}'}", "`{step}/{step}` is no pattern of checkpoints", "checkpoints.pattern", "a path below the output folder with one `{step}`, such as `checkpoint-{step}`"),
+    ("{format: f, pattern: '../{step}'}", "`../{step}` is no pattern of checkpoints", "checkpoints.pattern", "a path below the output folder with one `{step}`, such as `checkpoint-{step}`"),
+    ("{format: f, pattern: 'c{step}', complete: {file: a, tracker: b}}", "a checkpoint is complete by `file` or by `tracker`", "checkpoints.complete", ""),
+    ("{format: f, pattern: 'c{step}', complete: {file: '../x'}}", "`../x` is no name of a file", "checkpoints.complete.file", ""),
+    ("{format: f, pattern: 'c{step}', warning: {stopped: 256}}", "256 is no exit code", "checkpoints.warning.stopped", "0 to 255"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "what", "key", "expected"), CHECKPOINTS)
+def test_faults_of_checkpoints(tmp_path: Path, text: str, what: str, key: str, expected: str) -> None:
+    assert faults(tmp_path, f"{MANIFEST}checkpoints: {text} # HERE\n") == [(what, key, expected)]
 
 
 @pytest.mark.parametrize(("old", "new", "what", "key", "expected"), TOP)

@@ -21,13 +21,20 @@ PARAMETER = {"type": "enum", "doc": TEXT, "path": "a.b", "default": "x", "range"
 FULL: dict[str, Any] = {
     "name": "toy/full", "version": "1.0.0", "title": TEXT, "summary": TEXT, "category": "c", "core": ">=0.1", "framework": "toy",
     "framework_version": "1", "status": "supported", "sunset": "2030-01-01", "runtime_id": "toy-1", "requires": ["toy==1"],
-    "launch": {"kind": "torchrun", "entry": {"experiment": "a.py", "module": ""}, "interpreter": ["python3"], "words": True},
+    "launch": {
+        "kind": "torchrun", "entry": {"experiment": "a.py", "module": ""}, "interpreter": ["python3"], "words": True, "rendezvous": "c10d",
+        "options": {"o": "v"}, "roles": ["r"],
+        "pools": {"p": {"roles": ["q"], "need": "optional", "server": {"words": ["w"], "ready": "/r", "timeout": "1m"}}},
+    },
     "config": {"style": "flags"}, "data": {"kind": "text", "train": "optional", "validation": "none", "doc": TEXT}, "model": "none",
     # names that a user's eye could take for texts are data here
     "environment": {"title": "v", "doc": "v"}, "pinned": {"doc": "v"}, "owned": {"group": "v"},
     "parameters": {"title": PARAMETER, "group": {**PARAMETER, "default": ["x"]}, "message": {**PARAMETER, "default": 7}},
     "rules": [{"require": "nodes > 1", "message": TEXT, "when": "true"}],
-    "checkpoints": {"format": "f", "pattern": "p", "resume": "none"},
+    "checkpoints": {
+        "format": "f", "pattern": "p", "resume": "none", "complete": {"file": "f", "tracker": ""},
+        "warning": {"tell": "file", "signal": "USR2", "stopped": 3},
+    },
     "metrics": {"source": "report", "names": {"doc": {"better": "lower", "aliases": ["loss"]}}},
 }  # fmt: skip
 TEXTS = [
@@ -70,6 +77,8 @@ def test_each_field_by_itself(path: tuple[Any, ...]) -> None:
     old = parent[path[-1]]
     if path[:3] == ("launch", "entry", "module"):
         changed["launch"]["entry"] = {"experiment": "", "module": "a.py"}
+    elif path == ("checkpoints", "complete", "tracker"):
+        changed["checkpoints"]["complete"] = {"file": "", "tracker": "f"}
     else:
         parent[path[-1]] = (
             not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else f"{old}x"

@@ -20,6 +20,7 @@ from tuneplane.runs.helper import helper
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The shell that runs `helper/start`, for trying others: `bash --posix`, `busybox sh`.
 SHELL = os.environ.get("TUNEPLANE_TEST_SHELL", "/bin/sh").split()
+JOB_ID = "4711"
 STRANGE = "run of 'the' \"é世\" $(touch pwned)"
 TOOLS = "sh sleep date mv ln rm cat tr sed cut cksum grep uname tail setsid kill env printf touch echo true"
 
@@ -55,6 +56,7 @@ class Run:
         self.helper = build_helper(self.folder / "helper")
         self.experiment.mkdir()
         self.attempt.mkdir(parents=True)
+        (self.attempt / "canary").write_text("probe-1a2b 0\n")
         self.processes: list[subprocess.Popen[bytes]] = []
         self.path = str(self._tools(flavour))
 
@@ -99,7 +101,7 @@ class Run:
             "TUNEPLANE_NODE_RANK": str(rank),
             "TUNEPLANE_NODES": str(nodes),
             "SLURMD_NODENAME": f"n{rank}",
-            "SLURM_JOB_ID": "4711",
+            "SLURM_JOB_ID": JOB_ID,
         }
         arguments = [word for pair in given.items() for word in pair]
         process = subprocess.Popen(

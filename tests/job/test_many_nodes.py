@@ -36,7 +36,7 @@ def test_all_succeed_and_wait_for_each_other(run):
     assert codes == [0, 0, 0]
     assert run.verdict() == {
         "code": 0, "node": None, "host": None, "signal": None, "reason": "exited",
-        "message": "all 3 nodes ended with exit code 0",
+        "message": "all 3 nodes ended with exit code 0", "rank": None, "phase": None, "tail": [],
     }  # fmt: skip
     heads = {run.wait_for(f"head-{rank}").read_text() for rank in range(3)}
     assert len(heads) == 1
@@ -46,7 +46,7 @@ def test_all_succeed_and_wait_for_each_other(run):
     assert head["first"] < int(port) <= head["last"]
     for rank in range(3):
         assert (run.node(rank)["host"], run.node(rank)["code"]) == (f"n{rank}", 0)
-        assert run.phases(rank) == ["started", "rendezvous", "running", "ended"]
+        assert run.phases(rank) == ["started", "preflight", "rendezvous", "running", "ended"]
 
 
 def test_the_oldest_python_and_this_one_understand_each_other(run, old_run):
@@ -322,10 +322,10 @@ def test_one_that_cannot_start(run):
 
 def test_a_supervisor_that_fails_itself_ends_the_run(run, running):
     """A bug in the supervisor: its command does not go on unwatched, and there is something to report."""
-    with (run.helper / "tuneplane/job/command.py").open("a") as module:
+    with (run.helper / "tuneplane/job/crew.py").open("a") as module:
         module.write(
-            "\n\ndef poll(self, now):\n    if os.path.exists('go') and os.environ['TUNEPLANE_NODE_RANK'] == '0':\n"
-            "        raise RuntimeError('boom')\n\n\nCommand.poll = poll\n"
+            "\n\ndef collect(self):\n    if os.path.exists('go') and os.environ['TUNEPLANE_NODE_RANK'] == '0':\n"
+            "        raise RuntimeError('boom')\n\n\nCrew.collect = collect\n"
         )
     processes = start_all(run, WAIT, nodes=2)
     pids = wait_up(run, 2)
@@ -333,7 +333,7 @@ def test_a_supervisor_that_fails_itself_ends_the_run(run, running):
     processes[0].send_signal(signal.SIGUSR1)
     assert run.end(processes[0]) == 125
     assert run.verdict()["message"] == "the supervisor of node 0 failed: RuntimeError('boom')"
-    assert "in poll" in run.log()
+    assert "in collect" in run.log()
     run.until(lambda: not running(pids[0]))
 
 

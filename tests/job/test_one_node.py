@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import stat
 import time
@@ -26,7 +27,11 @@ def test_success(any_run):
     assert (verdict["code"], verdict["node"], verdict["host"], verdict["reason"]) == (0, None, None, "exited")
     lines = [line for line in any_run.log().splitlines() if not line.startswith("tuneplane: ")]
     assert lines == ["out", "err"]
-    assert [p for p in any_run.phases() if p != "rendezvous"] == ["started", "running", "ended"]
+    assert [p for p in any_run.phases() if p not in ("preflight", "rendezvous")] == [
+        "started",
+        "running",
+        "ended",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +174,9 @@ def test_the_command_dies_with_a_killed_supervisor(run, running):
 
 
 def test_user_signals_reach_the_command(run):
-    process = run.start("sh", "-c", "trap 'exit 42' USR2; echo up >up; while :; do sleep 0.05; done")
+    process = run.start("sh", "-c", "trap 'exit 42' USR1; echo up >up; while :; do sleep 0.05; done")
     run.wait_for("up")
-    process.send_signal(signal.SIGUSR2)
+    process.send_signal(signal.SIGUSR1)
     assert run.end(process) == 42
 
 
@@ -229,7 +234,7 @@ def test_a_run_folder_that_is_not_there(any_run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--kind", "mpi"), "`--kind mpi` is none of process, torchrun"),
+        (("--kind", "mpi"), "`--kind mpi` is none of process, torchrun, accelerate, ray"),
         (("--nodes", "0"), "`--nodes 0` is not a whole number from 1"),
         (("--stop-grace", "soon"), "`--stop-grace soon` is not a number of seconds above 0"),
         (("--colour", "red"), "unknown option `--colour`"),
@@ -289,8 +294,12 @@ def test_nothing_of_the_environment_or_the_arguments_is_written(any_run):
 
 
 def test_a_full_disk_does_not_hide_the_exit_code(any_run):
-    """With a file size limit of 0 every write fails, as on a full disk."""
-    process = any_run.start("sh", "-c", "exit 7", before="trap '' XFSZ; ulimit -f 0")
+    """With a file size limit of 0 every write fails, as on a disk that became full while the command ran."""
+    script = "echo up >up; while ! [ -e go ]; do sleep 0.05; done; exit 7"
+    process = any_run.start("sh", "-c", script, before="trap '' XFSZ")
+    any_run.wait_for("up")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+    (any_run.experiment / "go").touch()
     assert any_run.end(process) == 7
     assert "cannot write" in process.stdout.read().decode()
     assert not (any_run.attempt / "node-0.json").exists()

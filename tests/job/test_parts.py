@@ -11,83 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from tuneplane.job import address, ports, records, settings
+from tuneplane.job import address, options, records, settings
 from tuneplane.job.outcome import Verdict, of_wait_status
 from tuneplane.job.wire import Channel, is_proof, proof
 
 
-def test_claims_of_one_job_on_one_host_are_disjoint():
-    claims = [ports.claim("job/0", 16, 32768) for _ in range(4)]
-    try:
-        firsts = [claim.first for claim in claims]
-        assert len(set(firsts)) == 4
-        for claim in claims:
-            assert (claim.first - ports.LOWEST) % ports.WIDTH == 0
-            assert claim.first >= ports.LOWEST and claim.last == claim.first + 63 < 32768
-            assert claim.first < ports.free_port(claim) < ports.free_port(claim, skip=1) <= claim.last
-    finally:
-        for claim in claims:
-            claim.listener.close()
-    again = ports.claim("job/0", 16, 32768)
-    again.listener.close()
-    assert again.first == firsts[0], "the first guess follows from the job"
-
-
-def test_a_range_with_a_used_port_is_passed_over():
-    claim = ports.claim("other/0", 1, 32768)
-    claim.listener.close()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", claim.first + 40))
-        taken.listen()
-        second = ports.claim("other/0", 1, 32768)
-        second.listener.close()
-    assert second.first != claim.first
-
-
-@pytest.fixture
-def only_one_range(monkeypatch):
-    """The first port of a free range, which is made the lowest that is tried."""
-    claim = ports.claim("a free range", 1, 32768)
-    claim.listener.close()
-    monkeypatch.setattr(ports, "LOWEST", claim.first)
-    return claim.first
-
-
-def test_ranges_lie_below_the_ephemeral_floor(only_one_range):
-    first = only_one_range
-    claim = ports.claim("x", 1, first + 127)
-    claim.listener.close()
-    assert (claim.first, claim.last) == (first, first + 63)
-
-
-def test_ranges_lie_above_a_floor_that_leaves_no_room(only_one_range):
-    first = only_one_range
-    for floor in (1024, first + 63):
-        claim = ports.claim("x", 1, floor)
-        claim.listener.close()
-        assert max(first, floor) <= claim.first and claim.last <= 65535
-
-
-def test_no_range_left(only_one_range):
-    first = only_one_range
-    held = ports.claim("x", 1, first + 64)
-    message = f"no 64 consecutive ports are free between {first} and {first + 63}"
-    with held.listener, pytest.raises(ports.NoPorts, match=message):
-        ports.claim("y", 1, first + 64)
-
-
 def test_addresses():
-    assert address.head_address(1, None) == "127.0.0.1"
-    assert address.head_address(2, "lo") == "127.0.0.1"
+    assert address.own_address(1, None) == "127.0.0.1"
+    assert address.own_address(2, "lo") == "127.0.0.1"
     with pytest.raises(address.NoAddress, match="the interface `nope` is not up"):
-        address.head_address(2, "nope")
+        address.own_address(2, "nope")
 
 
 def test_the_head_of_several_nodes_is_never_loopback_by_itself(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
     monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "lo")])
     with pytest.raises(address.NoAddress, match=r"interfaces here: lo 127\.0\.0\.1"):
-        address.head_address(2, None)
+        address.own_address(2, None)
 
 
 def test_a_stale_address_of_the_host_name_is_not_used(monkeypatch):
@@ -95,7 +35,15 @@ def test_a_stale_address_of_the_host_name_is_not_used(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answer)
     monkeypatch.setattr(socket, "if_nameindex", lambda: [])
     with pytest.raises(address.NoAddress):
-        address.head_address(2, None)
+        address.own_address(2, None)
+
+
+def test_the_interface_of_an_address():
+    assert address.interface_of("127.0.0.1") == "lo"
+    assert address.interface_of("203.0.113.9") is None
+    for _, name in socket.if_nameindex():
+        own = address.interface_address(name)
+        assert own is None or address.interface_of(own) == name
 
 
 def verdict(node: int) -> Verdict:
@@ -204,9 +152,9 @@ def _readable(handle: socket.socket) -> None:
 
 
 def test_options():
-    options = settings.read_options(["--kind", "process", "--nodes", "2", "--", "a", "--", "b"])
-    assert (options.nodes, options.words, options.processes_per_node) == (2, ("a", "--", "b"), 1)
-    assert (options.rendezvous_timeout, options.heartbeat_bound, options.stop_grace) == (300, 60, 10)
+    given = options.read_options(["--kind", "process", "--nodes", "2", "--", "a", "--", "b"])
+    assert (given.nodes, given.words, given.pools[0].processes) == (2, ("a", "--", "b"), 1)
+    assert (given.rendezvous_timeout, given.heartbeat_bound, given.stop_grace) == (300, 60, 10)
     for wrong in (
         ["x"],
         ["--kind", "process", "--nodes", "1", "--"],
@@ -214,7 +162,7 @@ def test_options():
         ["--kind", "process", "--", "x"],
     ):
         with pytest.raises(settings.Refusal):
-            settings.read_options(wrong)
+            options.read_options(wrong)
 
 
 def test_it_rides_alone():

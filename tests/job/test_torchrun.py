@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 import pytest
 
@@ -83,6 +84,81 @@ def test_every_option_exists_in_torch(run, torch_python):
     assert [run.end(process, 90) for process in processes] == [0, 0]
     for rank in (0, 1):
         assert run.log(rank).count("sum 6 4 127.0.0.1 ['a b']") == 2
+
+
+def test_c10d_says_who_is_the_host_and_how_each_is_reached(recorded):
+    run, fake = recorded
+    options = ("--kind", "torchrun", "--processes-per-node", "2", "--rendezvous", "c10d")
+    processes = [run.start("t.py", rank=rank, nodes=2, options=options, PYTHONPATH=fake) for rank in (0, 1)]
+    assert [run.end(process) for process in processes] == [0, 0]
+    for rank, host in ((0, "true"), (1, "false")):
+        words = json.loads(run.wait_for(f"record-{rank}").read_text())["argv"]
+        assert words[4:10] == [
+            "--local-addr",
+            "127.0.0.1",
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-conf",
+            f"is_host={host}",
+        ]
+        assert "--node-rank" not in words
+
+
+def ranked(run, torch_python, program, nodes=2, *options):
+    """Start two ranks on each node with the real torchrun."""
+    (run.experiment / "train.py").write_text(program)
+    options = ("--kind", "torchrun", "--processes-per-node", "2", "--python", str(torch_python), *options)
+    options += ("--heartbeat-bound", "20")
+    return [run.start("train.py", rank=rank, nodes=nodes, options=options) for rank in range(nodes)]
+
+
+@pytest.mark.torch
+def test_the_ranks_that_c10d_chose_are_written_down(run, torch_python):
+    program = (
+        "import os, time\n"
+        "open('on-%s' % os.environ['RANK'], 'w').write(os.environ['TUNEPLANE_NODE_RANK'])\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\n"
+    )
+    processes = ranked(run, torch_python, program, 2, "--rendezvous", "c10d")
+    where = [int(run.wait_for(f"on-{rank}", 60).read_text()) for rank in range(4)]
+    file = run.attempt / "nodes.json"
+    run.until(lambda: all(node["ranks"] for node in json.loads(file.read_text())["nodes"]), 20)
+    nodes = json.loads(file.read_text())["nodes"]
+    assert [[rank for rank in range(4) if where[rank] == node["rank"]] for node in nodes] == [
+        node["ranks"] for node in nodes
+    ]
+    (run.experiment / "go").touch()
+    assert [run.end(process, 30) for process in processes] == [0, 0]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("end", "code", "name"), [("sys.exit(3)", 3, None), ("os.kill(os.getpid(), 9)", 137, "SIGKILL")]
+)
+def test_the_verdict_is_of_the_rank_that_failed_first(run, torch_python, end, code, name):
+    program = f"import os, sys, time\nif os.environ['RANK'] == '3':\n    {end}\ntime.sleep(60)\n"
+    processes = ranked(run, torch_python, program)
+    assert [run.end(process, 60) for process in processes] == [code, code]
+    verdict = run.verdict()
+    assert (verdict["node"], verdict["rank"], verdict["code"], verdict["signal"]) == (1, 3, code, name)
+    assert verdict["message"].startswith("the command of rank 3 ") and verdict["phase"] == "running"
+    assert verdict["tail"]
+
+
+@pytest.mark.torch
+def test_a_warning_reaches_the_ranks_and_not_the_launcher(run, torch_python):
+    program = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
+        "open('up-%s' % os.environ['RANK'], 'w').write('up')\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    (process,) = ranked(run, torch_python, program, 1, "--warning", "signal:USR1")
+    for rank in (0, 1):
+        run.wait_for(f"up-{rank}", 60)
+    process.send_signal(signal.SIGUSR2)
+    assert run.end(process, 30) == 0
+    assert "warned" in run.phases()
 
 
 @pytest.mark.torch

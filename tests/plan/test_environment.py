@@ -58,7 +58,7 @@ def test_what_every_job_sees(tuned: Recipe) -> None:
     assert values == {
         "TUNEPLANE_RUN_DIR": Ref("run"), "TUNEPLANE_OUTPUT_DIR": Ref("output"), "TUNEPLANE_EXPERIMENT_DIR": Ref("files"),
         "TUNEPLANE_PARAMS": Ref("attempt", "/params.json"), "TUNEPLANE_MODEL": "", "TUNEPLANE_TRAIN_DATA": "/data/t",
-        "TUNEPLANE_VALIDATION_DATA": "", "TUNEPLANE_NODES": "1", "TUNEPLANE_GPUS_PER_NODE": "8", "TUNEPLANE_RESUME_FROM": "",
+        "TUNEPLANE_VALIDATION_DATA": "", "TUNEPLANE_NODES": "1", "TUNEPLANE_GPUS_PER_NODE": "8",
         "TUNEPLANE_HOME": Ref("scratch", "/home"),
     }  # fmt: skip
     promised = "RUN_DIR RUN_ID OUTPUT_DIR EXPERIMENT_DIR ATTEMPT RESUME_FROM MODEL TRAIN_DATA VALIDATION_DATA NODES NODE_RANK GPUS_PER_NODE HEAD_ADDRESS HEAD_PORT PARAMS"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import config, site
+from builders import config, recipe, replaced, site
 from hypothesis import given
 from hypothesis import strategies as st
-from plan.cases import inputs, plan, refused
+from plan.cases import RECIPE, inputs, plan, refused
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.plan.command import Command, image_variable
@@ -136,6 +137,27 @@ def test_what_the_job_itself_has_to_look_at(needy: Recipe) -> None:
         assert made.requires == ("torch==2.14.0", "flash_attn>=2") and made.refusals == ()
     assert unchecked(inputs(needy, image=None)) == ()
     assert plan(needy, image=image(packages=())).requires == ()
+
+
+RAY = "launch: {kind: ray, entry: {experiment: main.py}, words: true}\n"
+
+
+def test_a_ray_that_lets_anybody_in(tmp_path: Path) -> None:
+    line = "launch: {kind: torchrun, entry: {experiment: main.py}, words: true}\n"
+    ray = recipe(tmp_path, replaced(RECIPE, (line, RAY)))
+    old = image(packages=(("ray", "2.51.2"),))
+    (found,) = plan(ray, image=old, site=at("apptainer")).refusals
+    assert (found.code, found.what) == (
+        5,
+        "toy/tuned needs ray>=2.52, and the image of toy-2.0.0 holds ray 2.51.2",
+    )
+    assert plan(ray, image=image(packages=(("ray", "2.52.0"),)), site=at("apptainer")).refusals == ()
+    assert unchecked(inputs(ray, image=image())) == ("ray>=2.52",)
+    allowed = site(runtime={"kind": "apptainer", "old_ray": True})
+    assert (
+        plan(ray, image=old, site=allowed).refusals == ()
+        and unchecked(inputs(ray, image=image(), site=allowed)) == ()
+    )
 
 
 def test_the_trouble_of_a_file_is_beside_the_plan(tuned: Recipe) -> None:

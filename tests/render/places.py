@@ -66,10 +66,14 @@ class Run:
         return (self.folder / "attempts" / str(attempt) / name).read_text()
 
     def record(self) -> dict[str, Any]:
-        """What the script says of its end, less the times."""
+        """What the script says of its end, less the times; a run that nothing cut short has nothing to say of a next one."""
         record = json.loads(self.file("exit.json"))
         assert record.pop("ended") >= record.pop("started") > 1_600_000_000
-        return record
+        kept = {name: record.pop(name) for name in ("attempt", "code", "decided_by", "signal")}
+        verdict = record.pop("verdict")
+        assert verdict is None or verdict["code"] == kept["code"]
+        assert not any(record.values())
+        return kept
 
     def log(self) -> str:
         return self.file("job.log")
@@ -116,9 +120,12 @@ class Place(World):
 
     def frozen(self, train: str, config: str = "", site: str = "here", **request: Any) -> Run:
         """The run folder of an experiment, written and handed to nobody."""
-        folder = self.experiment(train, config)
+        return self.kept(str(self.experiment(train, config)), site, **request)
+
+    def kept(self, experiment: str, site: str, **request: Any) -> Run:
+        """The same of an experiment that is there."""
         with self._inside({}):
-            prepared = prepare(str(folder), load_site(site), Request(**request))
+            prepared = prepare(experiment, load_site(site), Request(**request))
             described = prepared.named_site.site
             script = render(prepared.plan, described)
             made = create(described, prepared.plan, script, prepared.files, prepared.helper)
@@ -133,6 +140,12 @@ class Place(World):
                 os.killpg(run.process.pid, 9)
                 run.process.wait()
         assert not list(self.root.rglob("pwned"))
+
+
+def nodes_of(run: Run) -> str:
+    """How many nodes its job has, as Slurm says it."""
+    topology = json.loads((run.folder / "run.json").read_text())["plan"]["topology"]
+    return str(topology["nodes"])
 
 
 def environ(run: Run) -> dict[str, str]:

@@ -91,7 +91,11 @@ def test_directives_reach_sbatch(lexed: Lexer) -> None:
 
 
 @pytest.mark.tools
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
+)
 @given(
     values=st.lists(
         texts.filter(lambda text: visible(text) and text != ""), min_size=1, max_size=len(OPTIONS)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from image_files import sqsh
-from render.places import PYTHON, SHOW, Place, Run, arrived, environ, odd_config
+from render.places import PYTHON, SHOW, Place, Run, arrived, environ, nodes_of, odd_config
 from render.recorders import (
     APPTAINER,
     APPTAINER_EXEC,
@@ -119,7 +119,11 @@ CASES = {
         {"private_runs": True},
     ),
 }  # fmt: skip
-SUPERVISOR = ["--kind", "process", "--nodes", "1", "--interface", "lo", "--", "bash", "train.sh"]
+SUPERVISOR = [
+    "--kind", "process", "--nodes", "1", "--cpus", "2", "--gpus", "0", "--interface", "lo",
+    "--free", '{"scratch":268435456,"shared_memory":67108864,"run":268435456,"inodes":1000}',
+    "--gpu-count", "visible", "--gpu-vendor", "nvidia", "--", "bash", "train.sh",
+]  # fmt: skip
 """What every kind starts the supervisor with in a plain job."""
 
 
@@ -179,7 +183,10 @@ class Kinds:
         run = self.frozen(kind, case.config, train)
         if case.profile.startswith("gpu"):
             environment["CUDA_VISIBLE_DEVICES"] = "0,1,2"
-        assert run.go(SLURM_JOB_ID="4711", SLURM_JOB_UID="0", **environment) == 0, run.log()
+        assert (
+            run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711", SLURM_JOB_UID="0", **environment)
+            == 0
+        ), run.log()
         assert list(self.place.scratch.iterdir()) == []
         assert not list((run.folder / "attempts/1").glob(".*"))
         self.check_words(kind)
@@ -469,14 +476,14 @@ def test_a_launcher_that_starts_nothing(
 ) -> None:
     """Whatever it says: without a supervisor's word the run has not gone well."""
     run = bare(kinds, kind, LAUNCHER.replace("{code}", str(status)))
-    assert run.go(SLURM_JOB_ID="4711") == code
+    assert run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711") == code
     assert run.file("refusal") == f"{sentence}\n"
     assert list(kinds.place.scratch.iterdir()) == []
 
 
 def test_a_container_that_cannot_be_made(kinds: Kinds) -> None:
     run = bare(kinds, "enroot", "#!/bin/sh\necho no room >&2\nexit 1\n")
-    assert run.go(SLURM_JOB_ID="4711") == 5
+    assert run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711") == 5
     assert "no room\n" in run.log() and "the container cannot be made" in run.file("verdict")
     assert list(kinds.place.scratch.iterdir()) == []
 
@@ -489,6 +496,6 @@ def test_a_link_to_what_cannot_be_mounted_ends_the_job(kinds: Kinds, kind: str) 
     (kinds.root / "odd: name").mkdir()
     (kinds.root / "linked").unlink()
     (kinds.root / "linked").symlink_to(kinds.root / "odd: name")
-    assert run.go(SLURM_JOB_ID="4711") == 5
+    assert run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711") == 5
     assert "cannot mount a path with white space" in run.log() and f"{kinds.root}/odd: name" in run.log()
     assert kinds.records("inside") == [] and list(kinds.place.scratch.iterdir()) == []

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from render.places import PYTHON, SHOW, Place, Run, arrived, environ, odd_config, yaml
+from render.places import PYTHON, SHOW, Place, Run, arrived, environ, nodes_of, odd_config, yaml
 
 # ---- how a script ends
 
@@ -254,22 +254,22 @@ def test_variables_and_words_arrive_through_the_script_for_slurm(slurm: Place) -
     """There the functions of the script reach the node as text of their own."""
     values, config = odd_config(300, seed=32)
     run = slurm.frozen(SHOW, config, site="slurm")
-    assert run.go(SLURM_JOB_ID="4711") == 0, run.log()
+    assert run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711") == 0, run.log()
     arrived(run, values)
 
 
 def test_many_long_words_arrive_through_the_script_for_slurm(slurm: Place) -> None:
     words = [c * 100_000 for c in "abc"]
     run = slurm.frozen(SHOW, site="slurm", words=tuple(words))
-    assert run.go(SLURM_JOB_ID="4711") == 0, run.log()
+    assert run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4711") == 0, run.log()
     assert (run.folder / "output/args").read_text() == "".join(f"{word}\0" for word in words)
 
 
 def test_a_run_belongs_to_the_job_that_started_first(slurm: Place) -> None:
     """A submission that happened twice runs once; the same job may start again."""
     run = slurm.frozen(SHOW, site="slurm")
-    assert [run.go(SLURM_JOB_ID=job) for job in ("4711", "4711")] == [0, 0]
-    process = run.start(SLURM_JOB_ID="4712")
+    assert [run.go(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID=job) for job in ("4711", "4711")] == [0, 0]
+    process = run.start(SLURM_JOB_NUM_NODES=nodes_of(run), SLURM_JOB_ID="4712")
     said, _ = process.communicate(timeout=60)
     assert (process.returncode, said) == (4, b"tuneplane: job 4712 ends: the run is job 4711\n")
     assert sorted(folder.name for folder in (run.folder / "attempts").iterdir()) == ["1", "2"]

@@ -80,7 +80,7 @@ def test_the_templates_mark_verbatim_only_what_the_package_or_the_admin_wrote() 
 
 def test_every_expression_of_a_template_ends_in_an_encoder_or_is_one_of_few() -> None:
     """What rendering enforces, told without rendering each branch."""
-    made = {"prefix", "check_sh", "read_sh", "check_image_sh", "stage_sh", "params", "params_end"}
+    made = {"prefix", "check_sh", "read_sh", "check_image_sh", "stage_sh", "params", "params_end", "end"}
     for file in sorted(Path(bundled("templates")).rglob("*.j2")):
         for expression in re.findall(
             r"\{\{(.*?)\}\}", re.sub(r'"\$\{!?\w+(?:\[@\]|@)\}"', "words", file.read_text())

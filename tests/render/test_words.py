@@ -136,7 +136,7 @@ def test_what_no_word_can_hold_is_refused(value: str) -> None:
         ("~", "'~'"),
         ("=x", "'=x'"),
         (Ref("output"), '"$tp_run/output"'),
-        (Ref("files", "/it's", "--file="), "--file=\"$tp_run/files\"'/it'\\''s'"),
+        (Ref("files", "/it's", "--file="), "--file=\"$tp_files\"'/it'\\''s'"),
     ],
 )
 def test_how_words_look(value: str | Ref, expected: str) -> None:

@@ -19,7 +19,7 @@ from tuneplane.experiment.locate import LOCK_FILE
 from tuneplane.experiment.locations import at_path, in_hub, may_be_hub_id
 from tuneplane.experiment.lock import fields_of, read_lock
 from tuneplane.plan.build import make_plan
-from tuneplane.plan.images import node_arch
+from tuneplane.plan.images import asked_of, node_arch
 from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.model import Image
 from tuneplane.prepare import RESOURCE_KEYS, located
@@ -84,7 +84,7 @@ def image_of(
     held = shelf.current if shelf and shelf.runtime_id == recipe.runtime_id else {}
     archs = [item.arch for item in held.values() if item.path == claims.image_path]
     arch = node_arch(site, config) if config else "".join(archs[:1])
-    wanted = Wanted(recipe.runtime_id, arch, tuple(recipe.requires), request.image, request.image_by)
+    wanted = Wanted(recipe.runtime_id, arch, tuple(asked_of(recipe, site)), request.image, request.image_by)
     named = named_image(wanted, site, held, shelf.serial if shelf else 0)
     if named is None or record_of(named.source):
         return named

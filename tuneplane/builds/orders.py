@@ -15,7 +15,7 @@ from tuneplane.experiment.config import COMMAND_LINE, Written
 from tuneplane.faults import Faults
 from tuneplane.files import sha256
 from tuneplane.names import looks_secret
-from tuneplane.plan.directives import directives
+from tuneplane.plan.directives import Asked, directives
 from tuneplane.plan.image_build import ImageBuild, Step
 from tuneplane.plan.model import Topology
 from tuneplane.plan.topology import time_limit, topology
@@ -183,7 +183,8 @@ def placed(named_site: NamedSite, order: Order, where: Where) -> tuple[Order, st
     seconds = time_limit(site, made, where.time or site.default_time, "--time" if where.time else "")
     faults = Faults()
     names = {"experiment": f"build-{order.runtime_id}", "method": "build"}
-    lines = directives(site, made, seconds, _resources(where.resources), names, faults)
+    asked = Asked(site, seconds, _resources(where.resources), names, requeue=False, warning=None)
+    lines = directives(asked, [made], faults)
     faults.check()
     plan = replace(plan, scheduler="slurm", directives=tuple(lines), processors=made.cpus_per_node)
     return replace(order, plan=plan), site.profiles[made.profile.partition(":")[0]].arch

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from tuneplane.catalog.check_launch import problems as launch_problems
 from tuneplane.catalog.manifest import Manifest, Parameter, Text, Version
 from tuneplane.catalog.params import BadValue, interval, read_node
 from tuneplane.catalog.recipe import resolve
 from tuneplane.catalog.requires import fault
-from tuneplane.catalog.rules import TOPOLOGY, names_in
+from tuneplane.catalog.rules import TOPOLOGY, names_in, pool_names
 from tuneplane.core_version import satisfies
 from tuneplane.documents.tree import Node, at, find
 from tuneplane.errors import Problem, nearest, shown
@@ -60,6 +61,7 @@ class Checker:
         yield from self.formerly(manifest.parameters, manifest.parameters, "parameters")
         yield from self.versions()
         yield from self.rules()
+        yield from launch_problems(manifest, self.problem)
 
     def parameter(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
         name, kind = path[-1], parameter.items or parameter.type
@@ -190,7 +192,8 @@ class Checker:
                     yield self.problem(str(error), "rules", i, key)
                     continue
                 for version in self.manifest.framework.versions:
-                    missing = used - {*TOPOLOGY, *resolve(self.manifest, version).parameters}
+                    recipe = resolve(self.manifest, version)
+                    missing = used - {*TOPOLOGY, *pool_names(recipe.launch), *recipe.parameters}
                     if missing:
                         names = ", ".join(f"`{name}`" for name in sorted(missing))
                         yield self.problem(f"unknown in version {version}: {names}", "rules", i, key)

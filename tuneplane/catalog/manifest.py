@@ -8,6 +8,8 @@ from typing import Any, Literal
 from tuneplane.documents.shape import document
 
 Need = Literal["none", "optional", "required"]
+TRAINER = "trainer"
+"""The nodes of the launch itself, and the role that every launch has."""
 
 
 @document
@@ -65,17 +67,45 @@ class Entry:
 
 
 @document
+class Server:
+    """What each node of a pool serves: a command in which `{host}` and `{port}` stand for where it must listen, the
+    path that answers 200 once it is ready, and how long that may take.
+    """
+
+    words: list[str]
+    ready: str = "/health"
+    timeout: str = "20m"
+
+
+@document
+class Pool:
+    """Nodes beside those of the launch. roles: what a user may call them; without a server they belong to the launch
+    itself, as further nodes of its Ray cluster.
+    """
+
+    roles: list[str]
+    need: Literal["optional", "required"] = "required"
+    server: Server | None = None
+
+
+@document
 class Launch:
     """How the entry is started.
 
-    process: once per node; torchrun: one process per GPU under torchrun. interpreter: words before the entry;
-    words: whether the user's own words follow it.
+    process: once per node; torchrun, accelerate: one process per GPU under that launcher; ray: once, on the head of a
+    Ray cluster of all nodes. interpreter: words before the entry; words: whether the user's own words follow it;
+    rendezvous: torchrun's backend; options: of Accelerate's launcher, by name without dashes; roles: what the nodes of
+    the launch may be called beside `trainer`; pools: further nodes, by name.
     """
 
-    kind: Literal["process", "torchrun"]
+    kind: Literal["process", "torchrun", "accelerate", "ray"]
     entry: Entry
     interpreter: list[str] = field(default_factory=list)
     words: bool = False
+    rendezvous: Literal["static", "c10d"] = "static"
+    options: dict[str, str] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    pools: dict[str, Pool] = field(default_factory=dict)
 
 
 @document
@@ -119,12 +149,43 @@ class Framework:
 
 
 @document
+class Complete:
+    """What tells a whole checkpoint from a half one: a file in it, or a file beside it that holds the newest whole
+    one's number. Exactly one is given.
+    """
+
+    file: str = ""
+    tracker: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.file) == bool(self.tracker):
+            raise ValueError("a checkpoint is complete by `file` or by `tracker`")
+
+
+@document
+class Notice:
+    """How the entry hears that the time ends: by a signal to its processes, by the file that TUNEPLANE_WARNING_FILE
+    names, or not at all, because it saves often. stopped: the exit code with which it then ends, having saved.
+    """
+
+    tell: Literal["none", "signal", "file"] = "none"
+    signal: Literal["USR1", "USR2", "INT", "TERM", "HUP"] = "USR1"
+    stopped: int | None = None
+
+
+@document
 class Checkpoints:
-    """Where checkpoints appear below the output folder: `{step}` stands for the step's number."""
+    """Where checkpoints appear below the output folder: `{step}` stands for the step's number.
+
+    resume: whether the entry goes on from TUNEPLANE_RESUME_FROM, or from the newest by itself; complete: None where a
+    checkpoint appears under its name only when it is whole.
+    """
 
     format: str
     pattern: str
     resume: Literal["automatic", "none"] = "none"
+    complete: Complete | None = None
+    warning: Notice = field(default_factory=Notice)
 
 
 @document

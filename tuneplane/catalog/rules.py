@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from tuneplane.catalog.manifest import Rule
+from tuneplane.catalog.manifest import Launch, Rule
 from tuneplane.errors import InputError, shown
 
 TOPOLOGY = ("nodes", "gpus_per_node", "processes_per_node", "world_size")
 """Names a rule sees beside the parameters; a parameter that is not set is `none`."""
+
+
+def pool_names(launch: Launch) -> list[str]:
+    """Further names for the sizes of pools, 0 where a run has no such pool: `judge_nodes`, `judge_gpus_per_node`."""
+    return [
+        f"{pool.replace('-', '_')}_{size}" for pool in launch.pools for size in ("nodes", "gpus_per_node")
+    ]
 
 
 @cache

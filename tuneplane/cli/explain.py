@@ -86,6 +86,7 @@ def _rows(prepared: Prepared) -> list[dict[str, Any]]:
         else:
             resources[key] = row(f"resources.{key}", default, "site")
     rows += [resources[key] for key in sorted(resources)]
+    rows += [given(f"resources.pools.{key}", item, item.text) for key, item in sorted(config.pools.items())]
     for v in plan.environment:
         rows.append(row(f"env.{v.name}", str(v.value), v.source, v.where, v.lost))
     for name, meaning in ELSEWHERE.items():

@@ -42,10 +42,12 @@ def request_options(function: F) -> F:
     """What a command line can say over `config.yaml`, handed on as one `request`; goes with `WithWords`."""
 
     @click.option(
+        "profiles",
         "--profile",
-        metavar="NAME[:N]",
+        metavar="[ROLES=]NAME[:N]",
+        multiple=True,
         shell_complete=complete.profiles,
-        help="Kind of node and number of GPUs.",
+        help="Kind of node and number of GPUs, for some roles or for the launch; can be repeated.",
     )
     @click.option(
         "--set",
@@ -62,7 +64,7 @@ def request_options(function: F) -> F:
     @_place("--image", "FILE", "The image to start.")
     def wrapped(
         *args: Any,
-        profile: str | None,
+        profiles: tuple[str, ...],
         settings: tuple[str, ...],
         time: str | None,
         model: str | None,
@@ -71,10 +73,16 @@ def request_options(function: F) -> F:
         image: str | None,
         **kwargs: Any,
     ) -> Any:
+        from tuneplane.plan.command import roles_of
         from tuneplane.plan.inputs import Request
 
+        split = [roles_of(text) for text in profiles]
+        plain = [text for roles, text in split if not roles]
+        if len(plain) > 1:
+            raise click.BadParameter("it is given twice for the launch itself", param_hint="--profile")
         request = Request(
-            profile=profile,
+            profile=plain[0] if plain else None,
+            pools=tuple((roles, text) for roles, text in split if roles),
             time=time,
             settings=tuple(_assignment(text) for text in settings),
             model=model,

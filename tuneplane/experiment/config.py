@@ -68,7 +68,7 @@ class Located:
 
 @dataclass
 class Config:
-    """The sections of `config.yaml`; what is absent is empty."""
+    """The sections of `config.yaml`; what is absent is empty. pools: of `resources`, a profile by its roles."""
 
     model: Written | None = None
     data: dict[str, Written] = field(default_factory=dict)
@@ -78,6 +78,7 @@ class Config:
     secrets: list[Written] = field(default_factory=list)
     tracking: list[Written] = field(default_factory=list)
     resources: dict[str, Written] = field(default_factory=dict)
+    pools: dict[str, Written] = field(default_factory=dict)
     args: list[Written] = field(default_factory=list)
 
 
@@ -117,7 +118,7 @@ class _Reader:
             "env": self.env,
             "secrets": lambda node, mark: self.words(node, mark, "secrets"),
             "tracking": self.tracking,
-            "resources": lambda node, mark: self.texts(node, mark, "resources", resource_keys),
+            "resources": lambda node, mark: self.resources(config, node, mark, resource_keys),
             "args": lambda node, mark: self.words(node, mark, "args"),
         }
         for key, node in tree.entries.items():
@@ -167,6 +168,17 @@ class _Reader:
             elif written := self.text(value, place, f"{section}.{key}"):
                 found[key] = written
         return found
+
+    def resources(self, config: Config, node: Node, mark: Mark, known: tuple[str, ...]) -> dict[str, Written]:
+        """The texts of the section; `pools` in it becomes a section of its own."""
+        if isinstance(node, Mapping) and "pools" in node.entries:
+            entries = dict(node.entries)
+            pools = self.mapping(entries.pop("pools"), node.mark_of("pools"), "resources.pools")
+            for roles, value in pools.entries.items():
+                if written := self.text(value, pools.mark_of(roles), f"resources.pools.{roles}"):
+                    config.pools[roles] = written
+            node = Mapping(entries, node.marks, node.mark)
+        return self.texts(node, mark, "resources", known)
 
     def params(self, node: Node, mark: Mark) -> dict[str, WrittenNode]:
         tree = self.mapping(node, mark, "params")

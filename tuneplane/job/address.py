@@ -1,18 +1,23 @@
-"""The numeric IPv4 address under which the other nodes reach the head."""
+"""The numeric IPv4 address under which the other nodes reach this one, and the interface that has it."""
 
 from __future__ import annotations
 
+import array
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
 import threading
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
-# From linux/sockios.h and linux/if.h.
+# From linux/sockios.h and linux/if.h; the size is that of `struct ifreq` where pointers have 64 bits.
+SIOCGIFCONF = 0x8912
 SIOCGIFFLAGS = 0x8913
 SIOCGIFADDR = 0x8915
 IFF_UP = 1
+IFREQ_BYTES = 40
+MOST_ADDRESSES = 1024
 
 # A name server that does not answer must not hold the job.
 LOOKUP_SECONDS = 5.0
@@ -22,8 +27,8 @@ class NoAddress(Exception):
     """This host has no address that the other nodes could use; the text says what was tried."""
 
 
-def head_address(nodes: int, interface: Optional[str]) -> str:
-    """The address to publish. Raises NoAddress: for more than one node never a guess of localhost.
+def own_address(nodes: int, interface: Optional[str]) -> str:
+    """The address to tell the others. Raises NoAddress: for more than one node never a guess of localhost.
 
     An interface that was asked for is taken as it is. Otherwise an address of the host's name that is up
     on this host, otherwise the first up interface that is not loopback.
@@ -40,6 +45,14 @@ def head_address(nodes: int, interface: Optional[str]) -> str:
         if candidate is not None and _is_usable(candidate):
             return candidate
     raise NoAddress(f"this host has no IPv4 address that other nodes can reach; {_interfaces()}")
+
+
+head_address = own_address
+
+
+def interface_of(address: str) -> Optional[str]:
+    """The name of the interface that has this IPv4 address, or None: a further address may have a name like `eth0:1`."""
+    return next((name for name, held in _addresses() if held == address), None)
 
 
 def interface_address(name: str) -> Optional[str]:
@@ -88,6 +101,19 @@ def _interface_names() -> List[str]:
         return [name for _, name in socket.if_nameindex()]
     except OSError:
         return []
+
+
+def _addresses() -> List[Tuple[str, str]]:
+    """Each interface's name with each IPv4 address that it has."""
+    table = array.array("B", bytes(IFREQ_BYTES * MOST_ADDRESSES))
+    start, size = table.buffer_info()
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+            filled = struct.unpack("iP", fcntl.ioctl(handle, SIOCGIFCONF, struct.pack("iP", size, start)))[0]
+    except OSError:
+        return []
+    entries = [table[at : at + IFREQ_BYTES].tobytes() for at in range(0, filled, IFREQ_BYTES)]
+    return [(os.fsdecode(entry[:16].split(b"\0")[0]), socket.inet_ntoa(entry[20:24])) for entry in entries]
 
 
 def _interfaces() -> str:

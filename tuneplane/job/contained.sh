@@ -41,17 +41,25 @@ tp_told=
 trap 'tp_told=1; tp_interrupted=1; [ -z "$tp_child" ] || kill -TERM "$tp_child" 2>/dev/null' TERM INT
 trap 'tp_interrupted=1; [ -z "$tp_child" ] || kill -USR1 "$tp_child" 2>/dev/null' USR1
 trap 'tp_interrupted=1; [ -z "$tp_child" ] || kill -USR2 "$tp_child" 2>/dev/null' USR2
+# tp_fail SENTENCE: this node cannot start, which is the verdict of the run unless there is one.
+tp_fail() {
+    printf 'tuneplane: node %s (%s): %s\n' "$TUNEPLANE_NODE_RANK" "${SLURMD_NODENAME-}" "$1" >&2
+    tp_verdict="{\"code\":1,\"node\":$TUNEPLANE_NODE_RANK,\"host\":\"${SLURMD_NODENAME-}\",\"signal\":null"
+    tp_verdict="$tp_verdict,\"reason\":\"preflight\",\"message\":\"$1\"}"
+    tp_attempt=$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT
+    (set -C && printf '1\n%s\n' "$tp_verdict" >"$tp_attempt/verdict") 2>/dev/null
+}
 # without -p: a folder or link that somebody else put there is an error, never used
 if ! mkdir -m 700 -- "$tp_scratch"; then
-    tp_attempt=$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT
-    tp_why='its scratch folder is there already or cannot be made'
-    printf 'tuneplane: node %s (%s): %s\n' "$TUNEPLANE_NODE_RANK" "${SLURMD_NODENAME-}" "$tp_why" >&2
-    tp_verdict="{\"code\":1,\"node\":$TUNEPLANE_NODE_RANK,\"host\":\"${SLURMD_NODENAME-}\",\"signal\":null"
-    tp_verdict="$tp_verdict,\"reason\":\"preflight\",\"message\":\"$tp_why\"}"
-    (set -C && printf '1\n%s\n' "$tp_verdict" >"$tp_attempt/verdict") 2>/dev/null
+    tp_fail 'its scratch folder is there already or cannot be made'
     exit 0
 fi
-mkdir -- "$tp_scratch/home" "$tp_scratch/tmp" "$tp_scratch/cache" "$tp_scratch/config" "$tp_scratch/data"
+if ! mkdir -- "$tp_scratch/home" "$tp_scratch/tmp" "$tp_scratch/cache" "$tp_scratch/config" "$tp_scratch/data" ||
+    ! date >"$tp_scratch/tmp/.full" || ! rm -- "$tp_scratch/tmp/.full"; then
+    tp_fail 'its scratch folder cannot be written to, it may be full'
+    rm -rf -- "$tp_scratch"
+    exit 0
+fi
 
 tp_status=143
 # told to stop before there was anything to stop?

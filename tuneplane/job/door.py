@@ -17,13 +17,18 @@ MOST_STRANGERS = 1024
 
 
 class Member:
-    """A node that has joined; `started` in unix seconds by its own clock."""
+    """A node that has joined; `started` in unix seconds by its own clock, `port` is one it holds for what it runs."""
 
-    def __init__(self, channel: Channel, rank: int, host: str, started: float) -> None:
+    def __init__(
+        self, channel: Channel, rank: int, host: str, started: float, address: str, port: int
+    ) -> None:
         self.channel = channel
         self.rank = rank
         self.host = host
         self.started = started
+        self.address = address
+        self.port = port
+        self.phase = "rendezvous"
 
 
 class _Stranger:
@@ -94,7 +99,8 @@ class Door:
         channel.send(self._loop.now, type="welcome", proof=wire.proof(self._token, "head", nonce))
         started = hello.get("started")
         began = float(started) if isinstance(started, (int, float)) else time.time()
-        self._enter(Member(channel, rank, host, began))
+        address, port = str(hello.get("address")), hello.get("port")
+        self._enter(Member(channel, rank, host, began, address, port if isinstance(port, int) else 0))
 
     def _refuse(self, stranger: _Stranger, why: str) -> None:
         self._note(why)

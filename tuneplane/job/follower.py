@@ -5,15 +5,17 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from typing import Optional
+from typing import List, Optional, Set
 
 from tuneplane.job import wire
 from tuneplane.job.head import STOP_MARGIN_SECONDS
 from tuneplane.job.loop import Loop
+from tuneplane.job.options import Options
 from tuneplane.job.outcome import LAUNCH_FAILED, Outcome, Verdict, launch_failure, read_verdict, verdict_of
 from tuneplane.job.records import Records
-from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, find, read_go
-from tuneplane.job.settings import Options, Place
+from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, find, read_go, secret
+from tuneplane.job.roster import Entry
+from tuneplane.job.settings import Place
 from tuneplane.job.wire import Channel, Message
 
 # Looking for head.json: often at first, then sparing the file server.
@@ -24,14 +26,19 @@ CONNECT_SECONDS = 3.0
 
 
 class Follower:
-    """A node other than 0. `go`, `verdict`, `trouble` and `final` are what it tells its own node."""
+    """A node other than 0. `go`, `stages`, `verdict`, `trouble` and `final` are what it tells its own node."""
 
-    def __init__(self, loop: Loop, options: Options, place: Place, records: Records) -> None:
+    def __init__(
+        self, loop: Loop, options: Options, place: Place, records: Records, address: str, port: int
+    ) -> None:
+        """`address` is how the others reach this node, `port` one that it holds for what it runs."""
         self.go: Optional[Go] = None
         self.verdict: Optional[Verdict] = None
         self.trouble: Optional[Outcome] = None
         self.final: Optional[int] = None
         self.refused = False
+        self.stages: Set[str] = set()
+        self._address, self._port = address, port
         self._loop, self._options, self._place, self._records = loop, options, place, records
         self._channel: Optional[Channel] = None
         self._head: Optional[HeadFile] = None
@@ -45,8 +52,36 @@ class Follower:
 
     def phase(self, phase: str, **_more: object) -> None:
         """A milestone of this node, for the head to write down; before we joined it knows from our greeting."""
-        if self._channel is not None and self._joined:
-            self._channel.send(self._loop.now, type="phase", phase=phase, t=time.time())
+        self._say("phase", phase=phase, t=time.time())
+
+    def announce(self, stage: str) -> None:
+        """Only the head has something to announce."""
+
+    def roster(self) -> List[Entry]:
+        """Only the head knows."""
+        return []
+
+    @property
+    def others_ended(self) -> bool:
+        """Only the head knows."""
+        return False
+
+    def secret(self, purpose: str) -> str:
+        """A secret of this attempt that every node knows; empty before the head was found."""
+        return secret(self._head.token, purpose) if self._head is not None else ""
+
+    def ranks(self, ranks: List[int]) -> None:
+        """The global ranks that run on this node, where the launcher chose them."""
+        self._say("ranks", ranks=ranks)
+
+    def failing(self, outcome: Outcome) -> None:
+        """This node will end badly: the others need not wait until it has."""
+        if self.verdict is None:
+            self.verdict = self._records.claim(verdict_of(self._place.rank, self._place.host, outcome))
+            self._say("failing", **outcome._asdict())
+
+    def close(self) -> None:
+        """There is nothing to leave half written."""
 
     def ended(self, outcome: Outcome) -> None:
         """This node ended: leave the verdict if it failed, tell the head, and wait for its word."""
@@ -56,9 +91,7 @@ class Follower:
             return
         if outcome.code != 0 and self.verdict is None:
             self.verdict = self._records.claim(verdict_of(self._place.rank, self._place.host, outcome))
-        if self._channel is not None and self._joined and not self._head_gone:
-            self._channel.send(self._loop.now, type="ended", **outcome._asdict())
-        else:
+        if not self._say("ended", **outcome._asdict()):
             self.final = self.verdict.code if self.verdict is not None else LAUNCH_FAILED
 
     def tick(self) -> None:
@@ -104,7 +137,7 @@ class Follower:
             return
         if waited > self._options.rendezvous_timeout:
             message = f"node {self._place.rank} did not reach the head within {self._options.rendezvous_timeout:g} s"
-            self.trouble = launch_failure("rendezvous", f"{message}: {self._obstacle}")
+            self.trouble = launch_failure("rendezvous", f"{message}: {self._obstacle}", "rendezvous")
             return
         self._head = find(self._place.attempt_folder)
         if self._head is not None:
@@ -135,7 +168,8 @@ class Follower:
             rank, host = self._place.rank, self._place.host
             shown = wire.proof(head.token, "node", message["nonce"], rank, host, self._nonce)
             hello = {"rank": rank, "host": host, "nonce": self._nonce, "started": self._records.started}
-            channel.send(self._loop.now, type="hello", proof=shown, **hello)
+            where = {"address": self._address, "port": self._port}
+            channel.send(self._loop.now, type="hello", proof=shown, **hello, **where)
         elif kind == "refused" and not self._joined:
             self.refused = True
             self.trouble = launch_failure("rendezvous", f"the head refused this node: {message['message']}")
@@ -145,6 +179,8 @@ class Follower:
                 channel.closed = "it does not know the token of this attempt"
         elif self._joined and kind == "go":
             self.go = read_go(message)
+        elif self._joined and kind == "stage":
+            self.stages.add(str(message["name"]))
         elif self._joined and kind == "stop":
             self.verdict = self.verdict or read_verdict(message)
         elif self._joined and kind == "done":
@@ -155,7 +191,8 @@ class Follower:
             return
         self._head_gone = True
         host = self._head.host if self._head is not None else None
-        outcome = launch_failure("lost", f"the head, node 0 ({host}), was lost: {why}")
+        phase = "rendezvous" if self.go is None else "running"
+        outcome = launch_failure("lost", f"the head, node 0 ({host}), was lost: {why}", phase)
         self._records.say(outcome.message)
         self.verdict = self._records.claim(self.verdict or verdict_of(0, host, outcome))
         self._leave()
@@ -167,6 +204,13 @@ class Follower:
             self._loop.forget(self._channel.handle)
             self._channel.close()
             self._channel = None
+
+    def _say(self, kind: str, **message: object) -> bool:
+        """Tell the head, if there is one that we joined."""
+        if self._channel is None or not self._joined or self._head_gone:
+            return False
+        self._channel.send(self._loop.now, type=kind, **message)
+        return True
 
     def _where(self) -> str:
         return f"{self._head.address}:{self._head.port}" if self._head is not None else "an unknown address"

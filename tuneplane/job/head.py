@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Optional, Set
 
+from tuneplane.job.alive import Alive
 from tuneplane.job.door import Door, Member
 from tuneplane.job.loop import Loop
+from tuneplane.job.options import Options
 from tuneplane.job.outcome import Outcome, Verdict, launch_failure, read_outcome, verdict_of
+from tuneplane.job.pools import launch_ranks
 from tuneplane.job.ports import Claim, free_port
+from tuneplane.job.readiness import Asking, questions_to
 from tuneplane.job.records import Records
-from tuneplane.job.rendezvous import Go, HeadFile, beat_interval
-from tuneplane.job.settings import Options
+from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, secret
+from tuneplane.job.roster import Entry, global_ranks, write_nodes
 
 # How much longer than the stop grace the others may take to end, and how long they may take to hang up.
 STOP_MARGIN_SECONDS = 10.0
@@ -19,14 +23,25 @@ FAREWELL_SECONDS = 2.0
 
 
 class Head:
-    """Node 0 as the hub of the others. `go`, `verdict`, `trouble` and `final` are what it tells its own node."""
+    """Node 0 as the hub of the others.
 
-    def __init__(self, loop: Loop, options: Options, records: Records, held: Claim, head: HeadFile) -> None:
+    `go`, `stages`, `verdict`, `trouble` and `final` are what it tells its own node. The stages, of which all nodes
+    hear: `servers` (every server answers), `ray` (Ray's head can be joined), `finish` (the launch ended well).
+    """
+
+    def __init__(
+        self, loop: Loop, options: Options, records: Records, held: Claim, head: HeadFile, port: int
+    ) -> None:
         self.go: Optional[Go] = None
         self.verdict: Optional[Verdict] = None
         self.trouble: Optional[Outcome] = None
         self.final: Optional[int] = None
         self.refused = False
+        self.stages: Set[str] = set()
+        self._asking: Optional[Asking] = None
+        self._phase = "started"
+        self._ranks: Dict[int, List[int]] = {}
+        self._alive = Alive(records, beat_interval(options.heartbeat_bound))
         self._loop, self._options, self._records, self._held, self._head = loop, options, records, held, head
         self._members: Dict[int, Member] = {}
         self._outcomes: Dict[int, Outcome] = {}
@@ -36,13 +51,51 @@ class Head:
         self._look_at = 0.0
         self._stop_until: Optional[float] = None
         self._farewell_until: Optional[float] = None
+        # Servers and Ray's other nodes serve until these have ended.
+        self._deciding = [0] if options.kind == "ray" else launch_ranks(options.pools)
+        self._own_port = port
         self._door: Optional[Door] = None
         if options.nodes > 1:
             self._door = Door(loop, held.listener, head.token, self._objection, self._enter, self._note)
 
     def phase(self, phase: str, **more: object) -> None:
         """A milestone of the head's own node."""
+        self._phase = phase
         self._records.phase(0, phase, time.time(), **more)
+
+    def announce(self, stage: str) -> None:
+        """Tell every node of a stage, once."""
+        if stage not in self.stages:
+            self.stages.add(stage)
+            self._tell("stage", name=stage)
+
+    def secret(self, purpose: str) -> str:
+        """A secret of this attempt that every node knows."""
+        return secret(self._head.token, purpose)
+
+    def ranks(self, ranks: List[int]) -> None:
+        """The global ranks that run on the head's own node, where the launcher chose them."""
+        self._set_ranks(0, ranks)
+
+    def roster(self) -> List[Entry]:
+        """Every node that takes part, by rank."""
+        members = [self._members[rank] for rank in sorted(self._members)]
+        return [Entry(0, self._records.host, self._head.address, self._own_port)] + [
+            Entry(member.rank, member.host, member.address, member.port) for member in members
+        ]
+
+    @property
+    def others_ended(self) -> bool:
+        """Whether every other node has ended."""
+        return all(rank in self._outcomes for rank in range(1, self._options.nodes))
+
+    def failing(self, outcome: Outcome) -> None:
+        """The head's own node will end badly: the others need not wait until it has."""
+        self._fail(verdict_of(0, self._records.host, outcome))
+
+    def close(self) -> None:
+        """Leave nothing half written."""
+        self._alive.close()
 
     def ended(self, outcome: Outcome) -> None:
         """The head's own node ended."""
@@ -54,17 +107,18 @@ class Head:
             self._door.tick()
         if self.go is None and self.verdict is None:
             self._gather()
+        self._ask()
         self._beat()
+        self._alive.beat(self._loop.now, self._phase)
         self._settle()
 
     def _gather(self) -> None:
         missing = [rank for rank in range(1, self._options.nodes) if rank not in self._members]
         if not missing:
-            self.go = Go(self._head.address, free_port(self._held), free_port(self._held, skip=1))
-            self._tell("go", **self.go._asdict())
+            self._release()
         elif self._loop.now >= self._deadline:
             message = _missing(missing, self._options) + "".join(f"; {note}" for note in self._notes[:5])
-            self.trouble = launch_failure("rendezvous", message)
+            self.trouble = launch_failure("rendezvous", message, self._phase)
             self._fail(verdict_of(missing[0], None, self.trouble))
         elif self._loop.now >= self._look_at:
             # A node that fails before it reaches us can only leave its verdict.
@@ -72,6 +126,44 @@ class Head:
             standing = self._records.verdict()
             if standing is not None:
                 self._fail(standing)
+
+    def _release(self) -> None:
+        """All are here: say so, and write down who they are."""
+        roster = self.roster()
+        questions = questions_to(self._options.pools, roster)
+        servers: Dict[str, List[str]] = {}
+        for question in questions:
+            servers.setdefault(question.pool, []).append(question.url)
+        self._ranks = {entry.rank: global_ranks(self._options, entry.rank) for entry in roster}
+        self._write_nodes()
+        launch_port, user_port = free_port(self._held), free_port(self._held, skip=1)
+        self.go = Go(self._head.address, launch_port, user_port, servers)
+        self._tell("go", **self.go._asdict())
+        if questions:
+            self._asking = Asking(questions, self.secret("api key"), self._loop.now)
+
+    def _write_nodes(self) -> None:
+        write_nodes(self._records, self._options, self.roster(), self._ranks)
+
+    def _set_ranks(self, rank: int, ranks: List[int]) -> None:
+        self._ranks[rank] = ranks
+        if self.verdict is None:
+            self._write_nodes()
+
+    def _ask(self) -> None:
+        """Follow the questions to the servers."""
+        asking = self._asking
+        if asking is None or "servers" in self.stages or self.verdict is not None:
+            return
+        late = asking.overdue(self._loop.now)
+        if asking.ready:
+            self.announce("servers")
+        elif late is not None:
+            asking.stop()
+            member = self._members.get(late.rank)
+            failed = launch_failure("server", late.complaint(asking.last_answer(late.rank)))
+            if member is not None:
+                self._fail(verdict_of(late.rank, member.host, failed._replace(phase=member.phase)))
 
     def _beat(self) -> None:
         bound = self._options.heartbeat_bound
@@ -95,7 +187,9 @@ class Head:
             self.final = self.verdict.code
 
     def _conclude(self) -> None:
-        """Decide whether the run is over, and say so."""
+        """Decide whether the launch or the run is over, and say so."""
+        if all(rank in self._outcomes for rank in self._deciding) and self.verdict is None:
+            self.announce("finish")
         if self.verdict is None and len(self._outcomes) == self._options.nodes:
             who = "the node" if self._options.nodes == 1 else f"all {self._options.nodes} nodes"
             self.verdict = self._records.claim(
@@ -125,6 +219,7 @@ class Head:
         self._members[member.rank] = member
         self._loop.watch(member.channel.handle, lambda: self._hear(member))
         self._records.phase(member.rank, "started", member.started, host=member.host)
+        self._records.phase(member.rank, "preflight", member.started)
         self._records.phase(member.rank, "rendezvous", time.time())
         if self.verdict is not None:
             member.channel.send(self._loop.now, type="stop", **self.verdict._asdict())
@@ -137,7 +232,12 @@ class Head:
         for message in member.channel.receive(self._loop.now):
             try:
                 if message["type"] == "phase":
-                    self._records.phase(member.rank, str(message["phase"]), float(message["t"]))
+                    member.phase = str(message["phase"])
+                    self._records.phase(member.rank, member.phase, float(message["t"]))
+                elif message["type"] == "ranks":
+                    self._set_ranks(member.rank, [int(rank) for rank in message["ranks"]])
+                elif message["type"] == "failing":
+                    self._fail(verdict_of(member.rank, member.host, read_outcome(message)))
                 elif message["type"] == "ended":
                     self._node_ended(member.rank, member.host, read_outcome(message))
             except (KeyError, TypeError, ValueError):
@@ -161,7 +261,7 @@ class Head:
         if rank in self._outcomes or self._farewell_until is not None:
             return
         self._lost.add(rank)
-        outcome = launch_failure("lost", f"node {rank} ({member.host}) was lost: {why}")
+        outcome = launch_failure("lost", f"node {rank} ({member.host}) was lost: {why}", member.phase)
         self._records.say(outcome.message)
         self._records.phase(rank, "lost", time.time())
         self._records.other_node(rank, member.host, member.started, outcome)

@@ -1,63 +1,106 @@
 """The supervisor of one node, started once per node inside the container.
 
-start --kind process|torchrun --nodes N [--processes-per-node P] [--interface NAME]
-      [--rendezvous-timeout SECONDS] [--heartbeat-bound SECONDS] [--stop-grace SECONDS] [--python PATH] -- WORD…
+start --kind process|torchrun|accelerate|ray --nodes N [--option VALUE]… -- WORD…
+
+--cpus N, --gpus N, --processes-per-node P   of each node
+--pools JSON              pools in the order of the ranks, where the nodes are not all alike
+--interface NAME          the network interface for what the nodes say to each other
+--rendezvous static|c10d  of torchrun
+--launcher-words JSON     words for accelerate itself
+--python PATH             the interpreter; --requires WORDS what it must find
+--old-ray allowed|refused whether a Ray without authentication may run
+--warning none|signal:NAME   what the ranks get when the supervisor gets SIGUSR2: the time limit is near
+--free JSON, --memlock BYTES|unlimited, --gpu-count HOW, --gpu-vendor NAME   what is checked before anything starts
+--rendezvous-timeout, --heartbeat-bound, --stop-grace SECONDS
 """
 
 from __future__ import annotations
 
 import os
-from typing import List, Union
+from typing import List, Optional, Union
 
 from tuneplane.job import settings
-from tuneplane.job.address import NoAddress, head_address
+from tuneplane.job.address import NoAddress, own_address
 from tuneplane.job.follower import Follower
 from tuneplane.job.head import Head
 from tuneplane.job.loop import Loop
 from tuneplane.job.node import Node
+from tuneplane.job.options import Options, read_options
 from tuneplane.job.outcome import LAUNCH_FAILED, launch_failure, verdict_of
-from tuneplane.job.ports import Claim, NoPorts, claim, ephemeral_floor
+from tuneplane.job.pools import pool_of
+from tuneplane.job.ports import Claim, NoPorts, claim, ephemeral_floor, free_port
+from tuneplane.job.preflight import first_problem
 from tuneplane.job.processes import adopt_orphans
+from tuneplane.job.ray_ports import ports_needed
+from tuneplane.job.ray_version import ray_problem
 from tuneplane.job.records import Records, complain
-from tuneplane.job.rendezvous import beat_interval, publish
+from tuneplane.job.rendezvous import OFFERED, beat_interval, publish
 from tuneplane.job.requires import unmet
-from tuneplane.job.settings import Options, Place, Refusal
+from tuneplane.job.settings import Place, Refusal
 
 
 def main(arguments: List[str]) -> int:
     """Supervise this node; the exit code is the run's: 0 only if every node's was 0."""
     try:
-        options = settings.read_options(arguments)
+        options = read_options(arguments)
         place = settings.read_place(os.environ, options.nodes)
     except Refusal as refusal:
         return refuse(str(refusal))
     records = Records(place.attempt_folder, place.rank, place.host)
-    lacking = [sentence for sentence in map(unmet, options.requires) if sentence]
-    if lacking:
-        return _refuse(records, "; ".join(lacking))
-    adopt_orphans()
+    # From here on a signal waits until there is somebody to answer it.
     loop = Loop(longest_step=beat_interval(options.heartbeat_bound))
+    problem = _problem(options, place)
+    if problem is not None:
+        return _refuse(records, problem)
+    adopt_orphans()
     try:
-        held = claim(settings.job_key(os.environ, place), max(128, options.nodes), ephemeral_floor())
-        team = _team(loop, options, place, records, held)
-    except (Refusal, NoPorts, NoAddress) as problem:
-        return _refuse(records, str(problem))
-    team.phase("started", host=place.host)
-    team.phase("rendezvous")
-    node = Node(loop, options, place, records, team)
+        held = claim(
+            settings.job_key(os.environ, place),
+            max(128, options.nodes),
+            ephemeral_floor(),
+            _ports(options, place),
+        )
+        own = own_address(options.nodes, options.interface)
+        offered = free_port(held, skip=OFFERED)
+        team = _team(loop, options, place, records, held, own, offered)
+    except (Refusal, NoPorts, NoAddress) as refusal:
+        return _refuse(records, str(refusal))
+    node = Node(loop, options, place, records, team, held, own, offered)
+    node.phase("started", host=place.host)
+    node.phase("preflight")
+    node.phase("rendezvous")
     try:
         return node.run()
     except Exception as error:
         return node.crashed(error)
 
 
-def _team(loop: Loop, options: Options, place: Place, records: Records, held: Claim) -> Union[Head, Follower]:
+def _problem(options: Options, place: Place) -> Optional[str]:
+    """Why this node cannot take part, or None."""
+    lacking = [sentence for sentence in map(unmet, options.requires) if sentence]
+    pool = pool_of(options.pools, place.rank)
+    if options.kind == "ray" and pool.server is None and not lacking:
+        lacking = [sentence for sentence in [ray_problem(options.old_ray)] if sentence]
+    if lacking:
+        return "; ".join(lacking)
+    needs = options.needs._replace(gpus=pool.gpus)
+    return first_problem(needs, place.attempt_folder, place.run_id, place.attempt, options.nodes)
+
+
+def _ports(options: Options, place: Place) -> int:
+    pool = pool_of(options.pools, place.rank)
+    return ports_needed(pool.cpus) if options.kind == "ray" and pool.server is None else 60
+
+
+def _team(
+    loop: Loop, options: Options, place: Place, records: Records, held: Claim, own: str, offered: int
+) -> Union[Head, Follower]:
     if place.rank != 0:
-        return Follower(loop, options, place, records)
-    head, written = publish(records, held, head_address(options.nodes, options.interface))
+        return Follower(loop, options, place, records, own, offered)
+    head, written = publish(records, held, own)
     if not written and options.nodes > 1:
         raise Refusal(f"the head cannot write to `{place.attempt_folder}`")
-    return Head(loop, options, records, held, head)
+    return Head(loop, options, records, held, head, offered)
 
 
 def refuse(why: str) -> int:
@@ -73,7 +116,7 @@ def refuse(why: str) -> int:
 
 
 def _refuse(records: Records, why: str) -> int:
-    outcome = launch_failure("preflight", why)
+    outcome = launch_failure("preflight", why, "preflight")
     complain(why)
     records.say(why)
     records.node(outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
@@ -47,17 +47,43 @@ def reap() -> Dict[int, int]:
         ended[pid] = status
 
 
-def left_of(session: int) -> List[int]:
-    """The living processes that descend from this one or belong to `session`."""
+def left_of(sessions: Set[int]) -> List[int]:
+    """The living processes that descend from this one or belong to one of `sessions`."""
     table = _processes()
     own = os.getpid()
-    found = {pid for pid, (_, sid) in table.items() if sid == session and pid != own}
+    found = {pid for pid, (_, sid) in table.items() if sid in sessions and pid != own}
     family = {own}
     while True:
         children = {pid for pid, (parent, _) in table.items() if parent in family} - family
         if not children:
             return sorted((found | family) - {own})
         family |= children
+
+
+def workers_of(launcher: int) -> Dict[int, Dict[str, str]]:
+    """The ranks that a launcher started: its children with LOCAL_RANK in their environment, and that environment."""
+    found: Dict[int, Dict[str, str]] = {}
+    for pid, (parent, _) in _processes().items():
+        if parent == launcher:
+            environment = _environment(pid)
+            if "LOCAL_RANK" in environment:
+                found[pid] = environment
+    return found
+
+
+def children_of(parent: int) -> List[int]:
+    """The living children of a process."""
+    return sorted(pid for pid, (above, _) in _processes().items() if above == parent)
+
+
+def _environment(pid: int) -> Dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    return {name: value for name, _, value in pairs}
 
 
 def kill(pids: List[int], number: int) -> None:

@@ -11,6 +11,7 @@ import secrets
 import time
 from typing import Any, Dict, Optional
 
+from tuneplane.job.failure import tail
 from tuneplane.job.outcome import Outcome, Verdict, read_verdict
 
 VERDICT = "verdict"
@@ -35,6 +36,10 @@ class Records:
         except OSError as error:
             complain(f"cannot write {name}: {error.strerror}")
             return -1
+
+    def log_path(self, rank: int) -> str:
+        """Where the log of a node lies."""
+        return os.path.join(self.folder, f"node-{rank}.log")
 
     def say(self, text: str) -> None:
         """One line of the supervisor's own in the node's log."""
@@ -75,7 +80,9 @@ class Records:
     def other_node(self, rank: int, host: str, started: float, outcome: Outcome) -> None:
         """Write how node `rank` ended: the head does so for one that is lost."""
         times = {"started": round(started, 3), "ended": round(time.time(), 3)}
-        self.write_json(f"node-{rank}.json", {"rank": rank, "host": host, **times, **outcome._asdict()})
+        end = {"code": outcome.code, "signal": outcome.signal, "reason": outcome.reason}
+        record = {"rank": rank, "host": host, **times, **end, "message": outcome.message}
+        self.write_json(f"node-{rank}.json", record)
 
     def write_json(self, name: str, data: Dict[str, Any], mode: int = 0o666) -> bool:
         """Write a file whole: under another name, flushed to the server, then renamed. False when it failed."""
@@ -96,7 +103,10 @@ class Records:
 
         By link, whose loser gets EPERM on some network filesystems and whose winner can be told EEXIST when
         the reply was lost: only what the file then holds counts. Where links do not work, by O_EXCL.
+        The last lines of the log of the node that failed go with it.
         """
+        if verdict.node is not None and verdict.code != 0:
+            verdict = verdict._replace(tail=tuple(tail(self.log_path(verdict.node))))
         details = {k: v for k, v in verdict._asdict().items() if k != "code"}
         content = f"{verdict.code}\n{json.dumps({'code': verdict.code, **details})}\n".encode()
         path = os.path.join(self.folder, VERDICT)

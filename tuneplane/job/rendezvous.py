@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from tuneplane.job.ports import Claim
 from tuneplane.job.records import Records
+from tuneplane.job.wire import proof
 
 HEAD = "head.json"
+# Which of its free ports a node offers: the first two are the launcher's and the user's.
+OFFERED = 2
 
 
 class HeadFile(NamedTuple):
@@ -25,11 +28,15 @@ class HeadFile(NamedTuple):
 
 
 class Go(NamedTuple):
-    """What every node is told once all have arrived: `launch_port` for the launcher, `user_port` for the user."""
+    """What every node is told once all have arrived.
+
+    `launch_port` is for the launcher, `user_port` for the user; `servers` are the addresses of each server pool.
+    """
 
     address: str
     launch_port: int
     user_port: int
+    servers: Dict[str, List[str]]
 
 
 def publish(records: Records, held: Claim, address: str) -> Tuple[HeadFile, bool]:
@@ -59,7 +66,13 @@ def _read(data: Dict[str, Any]) -> HeadFile:
 
 def read_go(data: Dict[str, Any]) -> Go:
     """The message `go`; KeyError, TypeError or ValueError when it is not one."""
-    return Go(str(data["address"]), int(data["launch_port"]), int(data["user_port"]))
+    servers = {str(name): [str(url) for url in urls] for name, urls in data["servers"].items()}
+    return Go(str(data["address"]), int(data["launch_port"]), int(data["user_port"]), servers)
+
+
+def secret(token: str, purpose: str) -> str:
+    """A secret of this attempt that every node can make by itself from the token, and nobody else."""
+    return proof(token, "secret", purpose)
 
 
 def beat_interval(bound: float) -> float:

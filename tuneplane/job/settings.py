@@ -1,32 +1,14 @@
-"""What the supervisor was asked to do: its arguments and the environment of the job."""
+"""Where this supervisor runs: what the environment of the job says."""
 
 from __future__ import annotations
 
 import os
 import socket
-import sys
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
-
-KINDS = ("process", "torchrun")
+from typing import Mapping, NamedTuple, Optional
 
 
 class Refusal(Exception):
     """The arguments or the environment are wrong; the text says how."""
-
-
-class Options(NamedTuple):
-    """The arguments before `--`; times in seconds."""
-
-    kind: str
-    nodes: int
-    processes_per_node: int
-    interface: Optional[str]
-    rendezvous_timeout: float
-    heartbeat_bound: float
-    stop_grace: float
-    python: str
-    requires: Tuple[str, ...]
-    words: Tuple[str, ...]
 
 
 class Place(NamedTuple):
@@ -38,37 +20,6 @@ class Place(NamedTuple):
     experiment_folder: str
     rank: int
     host: str
-
-
-def read_options(arguments: List[str]) -> Options:
-    """Read `--option VALUE … -- WORD…`; the form `--option=VALUE` is not taken. Raises Refusal."""
-    if "--" not in arguments:
-        raise Refusal("the arguments have no `--` before the command")
-    split = arguments.index("--")
-    given, words = arguments[:split], tuple(arguments[split + 1 :])
-    if not words:
-        raise Refusal("no command after `--`")
-    if len(given) % 2:
-        raise Refusal(f"the option `{given[-1]}` has no value")
-    values = {given[i]: given[i + 1] for i in range(0, len(given), 2)}
-    kind = values.pop("--kind", "")
-    if kind not in KINDS:
-        raise Refusal(f"`--kind {kind}` is none of {', '.join(KINDS)}")
-    options = Options(
-        kind=kind,
-        nodes=_whole("--nodes", values.pop("--nodes", "")),
-        processes_per_node=_whole("--processes-per-node", values.pop("--processes-per-node", "1")),
-        interface=values.pop("--interface", None),
-        rendezvous_timeout=_seconds("--rendezvous-timeout", values.pop("--rendezvous-timeout", "300")),
-        heartbeat_bound=_seconds("--heartbeat-bound", values.pop("--heartbeat-bound", "60")),
-        stop_grace=_seconds("--stop-grace", values.pop("--stop-grace", "10")),
-        python=values.pop("--python", "") or sys.executable or "python3",
-        requires=tuple(values.pop("--requires", "").split()),
-        words=words,
-    )
-    if values:
-        raise Refusal(f"unknown option `{sorted(values)[0]}`")
-    return options
 
 
 def attempt_folder(environment: Mapping[str, str]) -> str:
@@ -126,44 +77,3 @@ def _need(environment: Mapping[str, str], name: str) -> str:
     if not value:
         raise Refusal(f"{name} is not set")
     return value
-
-
-def _whole(option: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise Refusal(f"`{option} {text}` is not a whole number from 1")
-    return int(text)
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise Refusal(f"`{option} {text}` is not a number of seconds above 0")
-    return value
-
-
-def command_environment(
-    environment: Mapping[str, str], helper: str, address: str, port: int
-) -> Dict[str, str]:
-    """The environment of the command: what came in, less what others set for ranks, plus ours.
-
-    Images with PYTORCH_VERSION get RANK, WORLD_SIZE and MASTER_* from pyxis 0.24, computed for one task per
-    rank; torch 2.13 reads PET_* as if they were its options. Neither is true of a supervised node.
-    """
-    result = {k: v for k, v in environment.items() if k not in _OTHERS_RANKS and not k.startswith("PET_")}
-    result["TUNEPLANE_HEAD_ADDRESS"] = address
-    result["TUNEPLANE_HEAD_PORT"] = str(port)
-    theirs = environment.get("PYTHONPATH", "")
-    result["PYTHONPATH"] = helper + (os.pathsep + theirs if theirs else "")
-    result.setdefault("PYTHONDONTWRITEBYTECODE", "1")
-    return result
-
-
-_OTHERS_RANKS = frozenset(
-    [f"{level}RANK" for level in ("", "LOCAL_", "GROUP_", "ROLE_")]
-    + [f"{level}WORLD_SIZE" for level in ("", "LOCAL_", "GROUP_", "ROLE_")]
-    + [f"TORCHELASTIC_{name}" for name in ("RUN_ID", "RESTART_COUNT", "MAX_RESTARTS", "USE_AGENT_STORE")]
-    + ["MASTER_ADDR", "MASTER_PORT"]
-)

@@ -90,9 +90,10 @@ user_port() {
 set_environment() {
     TUNEPLANE_HEAD_ADDRESS=127.0.0.1
     TUNEPLANE_HEAD_PORT=$(user_port)
+    TUNEPLANE_WARNING_FILE=$tp_folder/warning
     PYTHONPATH=$tp_helper${PYTHONPATH:+:$PYTHONPATH}
     PYTHONDONTWRITEBYTECODE=${PYTHONDONTWRITEBYTECODE-1}
-    export TUNEPLANE_HEAD_ADDRESS TUNEPLANE_HEAD_PORT PYTHONPATH PYTHONDONTWRITEBYTECODE
+    export TUNEPLANE_HEAD_ADDRESS TUNEPLANE_HEAD_PORT TUNEPLANE_WARNING_FILE PYTHONPATH PYTHONDONTWRITEBYTECODE
     unset RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 }
 
@@ -127,6 +128,24 @@ on_stop() {
         wait "$tp_timer" && signal_command KILL
     ) >/dev/null 2>&1 3>&- &
     tp_killer=$!
+}
+
+# The time limit or a preemption is near: said once, and the command gets what was agreed.
+# shellcheck disable=SC2317 # called by the trap
+on_warning() {
+    tp_interrupted=1
+    [ -z "$tp_warned" ] || return
+    tp_warned=1
+    phase warned
+    say "warned: the time limit or a preemption is near"
+    tp_agreed=${tp_warning#signal:}
+    [ "$tp_warning" = none ] || [ -z "$tp_pid" ] || signal_command "${tp_agreed#SIG}"
+}
+
+# shellcheck disable=SC2317 # called by the trap
+pass_on() {
+    tp_interrupted=1
+    [ -z "$tp_pid" ] || signal_command "$1"
 }
 
 # Wait for the command through all signals; `code` becomes its status. A wait that a trap cut short gives the
@@ -175,17 +194,21 @@ judge() {
     finish "$tp_code" "$tp_name" "$tp_reason" "$tp_message"
 }
 
+# Until somebody can answer it, a warning ends nothing.
+trap '' USR1 USR2
 exec 3>&2
 tp_helper=${0%/*}
 [ "$tp_helper" != "$0" ] || tp_helper=.
 tp_helper=$(cd -- "$tp_helper" && pwd)
-tp_kind='' tp_nodes='' tp_grace=10 tp_python='' tp_option=''
+tp_kind='' tp_nodes='' tp_grace=10 tp_python='' tp_warning=none tp_pools='' tp_option=''
 for tp_word in "$@"; do
     case $tp_option in
         --kind) tp_kind=$tp_word ;;
         --nodes) tp_nodes=$tp_word ;;
         --stop-grace) tp_grace=$tp_word ;;
         --python) tp_python=$tp_word ;;
+        --warning) tp_warning=$tp_word ;;
+        --pools) tp_pools=$tp_word ;;
     esac
     if [ -n "$tp_option" ]; then tp_option= && continue; fi
     [ "$tp_word" != -- ] || break
@@ -207,15 +230,18 @@ done
 tp_started=$(date +%s)
 tp_rank=$TUNEPLANE_NODE_RANK tp_host=${SLURMD_NODENAME:-$(uname -n)}
 tp_folder=$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT
-tp_pid='' tp_told='' tp_killer='' tp_running='' tp_logging=''
+tp_pid='' tp_told='' tp_killer='' tp_running='' tp_logging='' tp_warned=''
 if [ -z "$TUNEPLANE_RUN_DIR" ] || [ -z "$TUNEPLANE_ATTEMPT" ] || [ ! -d "$tp_folder" ]; then
     tp_bad=$tp_folder tp_folder=
     refuse "there is no folder \`$tp_bad\` (TUNEPLANE_RUN_DIR, TUNEPLANE_ATTEMPT)"
 fi
 [ -z "$tp_python" ] || refuse "\`$tp_python\` (--python) is not a Python of 3.8 or newer"
 [ "$tp_kind" = process ] || refuse "the image has no Python of 3.8 or newer, which \`--kind $tp_kind\` needs"
+[ -z "$tp_pools" ] || refuse "the image has no Python of 3.8 or newer, which \`--pools\` needs"
 trap 'on_stop TERM' TERM
 trap 'on_stop INT' INT
+trap 'pass_on USR1' USR1
+trap on_warning USR2
 if (: >>"$tp_folder/node-$tp_rank.log") 2>/dev/null; then
     exec >>"$tp_folder/node-$tp_rank.log" 2>&1
     tp_logging=1

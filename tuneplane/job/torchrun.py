@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
-from tuneplane.job.rendezvous import Go
-from tuneplane.job.settings import Options, Place
+from tuneplane.job.work import Scene
 
 # `python -m` puts the working directory before the standard library, where a user's `json.py` would break
 # torchrun itself; this does the same without. It changes nothing for the training script, which torchrun
@@ -16,18 +15,22 @@ LIKE_DASH_M = (
 )
 
 
-def torchrun_words(options: Options, place: Place, go: Go) -> List[str]:
+def torchrun_words(scene: Scene) -> List[str]:
     """The command of one node; the words that were given are `train.py …` or `-m module …`.
 
     The static rendezvous of torch 2.13 keeps our ranks (c10d gives its own) and makes the head's address,
     which must be numeric, the MASTER_ADDR of all workers. The identity must differ between attempts. A
     failed worker ends the run: starting it again is a new attempt, not torchrun's affair.
     """
-    pairs = [
-        ("--nnodes", str(options.nodes)),
-        ("--nproc-per-node", str(options.processes_per_node)),
-        ("--node-rank", str(place.rank)),
-        ("--rdzv-backend", "static"),
+    options, place, go = scene.options, scene.place, scene.go
+    pairs = [("--nnodes", str(scene.pool.nodes)), ("--nproc-per-node", str(scene.pool.processes))]
+    if options.rendezvous == "static":
+        pairs += [("--node-rank", str(place.rank)), ("--rdzv-backend", "static")]
+    else:
+        # Who is the host is said, not guessed from names; each node is reached by its address, not its name.
+        host = "true" if place.rank == 0 else "false"
+        pairs += [("--local-addr", scene.own), ("--rdzv-backend", "c10d"), ("--rdzv-conf", f"is_host={host}")]
+    pairs += [
         ("--rdzv-endpoint", f"{go.address}:{go.launch_port}"),
         ("--rdzv-id", f"{place.run_id}-{place.attempt}"),
         ("--max-restarts", "0"),

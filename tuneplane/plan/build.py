@@ -8,17 +8,20 @@ from typing import Any
 from tuneplane import __version__
 from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.errors import InputError, SiteError, TuneplaneError, shown
+from tuneplane.errors import InputError, TuneplaneError, shown
 from tuneplane.experiment.config import Config
 from tuneplane.faults import Faults
 from tuneplane.plan import apptainer
-from tuneplane.plan.directives import directives
+from tuneplane.plan.comeback import comes_back, warning
+from tuneplane.plan.directives import Asked, directives
 from tuneplane.plan.environment import layered, platform
 from tuneplane.plan.images import check_image, image_refusals, unchecked
 from tuneplane.plan.inputs import Inputs
+from tuneplane.plan.launch import launch_options
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import (
     Plan,
+    Pool,
     Provenance,
     Refusal,
     Setting,
@@ -27,8 +30,9 @@ from tuneplane.plan.model import (
 )
 from tuneplane.plan.mounts import check_mounts
 from tuneplane.plan.paths import path_value, site_path
+from tuneplane.plan.pools import components, pools
 from tuneplane.plan.settings import check_rules, settle
-from tuneplane.plan.topology import time_limit, topology
+from tuneplane.plan.topology import time_limit
 from tuneplane.sites.model import Site
 
 
@@ -36,21 +40,29 @@ def make_plan(inputs: Inputs) -> Plan:
     """The plan. Raises the error with the lowest exit code, holding every problem found."""
     faults = Faults()
     config, recipe, site = inputs.config, inputs.recipe, inputs.site
-    made, seconds = _placement(site, config, faults)
+    held = pools(site, recipe.launch, config, recipe.name, faults)
+    made = held[0].topology if held else None
+    seconds = _seconds(site, held, config, faults)
     settings = settle(recipe, config, inputs.request.settings, faults)
     _check_needs(inputs, faults)
     _check_tracking(config, recipe, faults)
     # rules see values and topology: they speak only when both are sound
     if made is not None and not faults.found:
-        check_rules(recipe, settings, made, inputs.language, faults)
+        check_rules(recipe, settings, held, inputs.language, faults)
     words = _words(inputs, settings, faults)
     cache = site_path(site.folders.model_cache)
-    base = platform(made, inputs.located, site.network.online, cache) if made is not None else []
+    base = platform(held, inputs.located, site.network.online, cache) if held else []
     variables = layered(base, site.environment, recipe.environment, config, faults)
     names = {"experiment": inputs.experiment, "method": recipe.name}
-    lines = directives(site, made, seconds, config.resources, names, faults) if made is not None else []
+    resume, why_not = comes_back(site, recipe)
+    notice = warning(site, recipe, resume, seconds)
+    request = Asked(
+        site, seconds, config.resources, names, resume is not None and resume.policy == "requeue", notice
+    )
+    lines = directives(request, list(components(held)), faults)
     faults.check()
     assert made is not None
+    requires = unchecked(inputs)
     plan = Plan(
         provenance=_provenance(inputs),
         scheduler=site.scheduler,
@@ -65,9 +77,14 @@ def make_plan(inputs: Inputs) -> Plan:
         params=_params(inputs, settings),
         secrets=tuple(sorted({secret.text for secret in config.secrets})),
         image=inputs.image,
-        requires=unchecked(inputs),
+        requires=requires,
         located=tuple(inputs.located.values()),
         refusals=tuple(refusals(inputs)),
+        pools=tuple(held) if len(held) > 1 else (),
+        launch=launch_options(site, recipe, held, requires),
+        warning=notice,
+        resume=resume,
+        why_not=why_not,
     )
     if plan.runtime != "host":
         check_mounts(plan)
@@ -86,26 +103,17 @@ def refusals(inputs: Inputs) -> list[Refusal]:
     return [*found, *image_refusals(inputs)]
 
 
-def _placement(site: Site, config: Config, faults: Faults) -> tuple[Topology | None, int]:
-    profile = config.resources.get("profile")
-    made: Topology | None
-    try:
-        made = topology(
-            site, profile.text if profile else site.default_profile, profile.where if profile else "site"
-        )
-    except TuneplaneError as error:
-        faults.take(error)
-        made = None
-    if made is not None and site.scheduler == "local" and made.nodes > 1:
-        where = profile.where if profile else "site"
-        faults.add(SiteError, f"{shown(made.profile)} is {made.nodes} nodes", where, "one node")
+def _seconds(site: Site, held: list[Pool], config: Config, faults: Faults) -> int:
     time = config.resources.get("time")
+    text, where = (time.text, time.where) if time else (site.default_time, "site")
+    found = 0
+    parts: list[Topology | None] = [pool.topology for pool in held]
     try:
-        text, where = (time.text, time.where) if time else (site.default_time, "site")
-        return made, time_limit(site, made, text, where)
+        for made in parts or [None]:
+            found = time_limit(site, made, text, where)
     except TuneplaneError as error:
         faults.take(error)
-        return made, 0
+    return found
 
 
 def _check_needs(inputs: Inputs, faults: Faults) -> None:

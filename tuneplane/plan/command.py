@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tuneplane.plan.inputs import Request
 
@@ -52,6 +53,8 @@ class Command:
         for option, name in _OPTIONS.items():
             value = getattr(request, name)
             words += [option, value] if value is not None else []
+            for roles, profile in request.pools if option == "--profile" else ():
+                words += [option, f"{roles}={profile}"]
         for key, text in request.settings:
             words += ["--set", f"{key}={text}"]
         return (*words, "--", *request.words) if request.words else tuple(words)
@@ -67,12 +70,13 @@ class Command:
                 raise ValueError("no variable that names an image")
             words = words[2:]
         own = words.index("--") if "--" in words else len(words)
-        options, settings, places = _split(words[:own])
+        options, settings, places, pools = _split(words[:own])
         known = {"--site", "--registry", *_OPTIONS}
         if words[:1] != ["tp"] or set(options) - known or "--site" not in options or len(places) != 1:
             raise ValueError("no command of tp compile")
         request = Request(
             **{_OPTIONS[option]: value for option, value in options.items() if option in _OPTIONS},
+            pools=tuple(pools),
             settings=tuple(settings),
             words=tuple(words[own + 1 :]),
         )
@@ -80,10 +84,20 @@ class Command:
         return Command(options["--site"], options.get("--registry", ""), places[0], request)
 
 
-def _split(words: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, str]], list[str]]:
-    """Options, settings and what stands behind `compile`."""
+def roles_of(profile: str) -> tuple[str, str]:
+    """Roles, empty for those of the launch itself, and the profile of `[ROLES=]NAME[:N]`."""
+    roles, equals, text = profile.rpartition("=")
+    return (roles, text) if equals else ("", profile)
+
+
+_Pairs: TypeAlias = "list[tuple[str, str]]"
+
+
+def _split(words: Sequence[str]) -> tuple[dict[str, str], _Pairs, list[str], _Pairs]:
+    """Options, settings, what stands behind `compile`, and pools."""
     options: dict[str, str] = {}
-    settings: list[tuple[str, str]] = []
+    settings: _Pairs = []
+    pools: _Pairs = []
     places: list[str] = []
     rest = iter(words[1:])
     for word in rest:
@@ -94,8 +108,10 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, str]],
         if word == "--set":
             key, _, text = value.partition("=")
             settings.append((key, text))
+        elif word == "--profile" and roles_of(value)[0]:
+            pools.append(roles_of(value))
         elif word == "compile":
             places.append(value)
         else:
             options[word] = value
-    return options, settings, places
+    return options, settings, places, pools

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tuneplane.durations import slurm_time
 from tuneplane.errors import InputError, SiteError, shown
@@ -14,26 +15,47 @@ from tuneplane.sites.model import Site
 from tuneplane.sites.options import USER_OPTIONS
 
 
-def directives(
-    site: Site,
-    made: Topology,
-    seconds: int,
-    resources: Mapping[str, Written],
-    names: Mapping[str, str],
-    faults: Faults,
-) -> list[Directive]:
-    """Every directive of the job. names: what the site's job name pattern may use, `experiment` and `method`."""
-    options = user_options(site, made, resources, faults)
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks of the scheduler, whatever its nodes.
+
+    names: what the site's job name pattern may use, `experiment` and `method`; requeue: whether Slurm may start the job
+    again; warning: signal and seconds before the time limit.
+    """
+
+    site: Site
+    seconds: int
+    resources: Mapping[str, Written]
+    names: Mapping[str, str]
+    requeue: bool
+    warning: tuple[str, int] | None
+
+
+HETJOB = Directive("hetjob", None, "profile")
+"""What stands between the components of a job whose nodes differ."""
+
+
+def directives(asked: Asked, parts: Sequence[Topology], faults: Faults) -> list[Directive]:
+    """Every directive of the job: those of a part, and after `hetjob` those of the next."""
+    lines: list[Directive] = []
+    for made in parts:
+        # the user's options are the same for each, and so are their faults
+        lines += [*([HETJOB] if lines else []), *_part(asked, made, faults if not lines else Faults())]
+    return lines
+
+
+def _part(asked: Asked, made: Topology, faults: Faults) -> list[Directive]:
+    site, names = asked.site, asked.names
     # in one pass: a name that looks like a field of the pattern stays what it is
     job_name = re.sub(r"\{(\w+)\}", lambda field: names.get(field[1], field[0]), site.slurm.job_name)
     lines = [
         Directive("job-name", job_name, "site"),
-        *options,
+        *user_options(site, made, asked.resources, faults),
         Directive("nodes", str(made.nodes), "profile"),
         Directive("ntasks-per-node", "1", "platform"),
         Directive("cpus-per-task", str(made.cpus_per_node), "profile"),
         *_gpus(site, made),
-        Directive("time", slurm_time(seconds), "resources"),
+        Directive("time", slurm_time(asked.seconds), "resources"),
     ]
     if made.exclusive:
         lines.append(Directive("exclusive", None, "profile"))
@@ -44,8 +66,11 @@ def directives(
         Directive("open-mode", "append", "platform"),
         Directive("export", "NIL", "platform"),
         Directive("propagate", "NONE", "platform"),
-        Directive("no-requeue", None, "platform"),
+        Directive("requeue" if asked.requeue else "no-requeue", None, "platform"),
     ]
+    if asked.warning:
+        name, seconds = asked.warning
+        lines.append(Directive("signal", f"B:{name}@{seconds}", "site"))
     lines = [line for line in lines if line.name not in site.slurm.omit]
     for name, value in sorted(site.slurm.add.items()):
         lines = [line for line in lines if line.name != name]

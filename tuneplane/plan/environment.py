@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tuneplane.errors import InputError, shown
 from tuneplane.experiment.config import Config, Located, Written
 from tuneplane.faults import Faults
 from tuneplane.names import VARIABLE, looks_secret, owned
 from tuneplane.plan.limits import too_long
-from tuneplane.plan.model import Ref, Topology, Value, Variable
+from tuneplane.plan.model import Pool, Ref, Value, Variable
 
 
 def platform(
-    made: Topology, located: Mapping[str, Located], online: bool, model_cache: Value | None
+    held: Sequence[Pool], located: Mapping[str, Located], online: bool, model_cache: Value | None
 ) -> list[Variable]:
-    """What every job sees. Paths that only the job knows are references."""
+    """What every job sees. held: the pools, the launch's own first. Paths that only the job knows are references."""
+    made = held[0].topology
 
     def path_of(key: str) -> str:
         return (located[key].path or "") if key in located else ""
@@ -28,9 +29,8 @@ def platform(
         "TUNEPLANE_MODEL": path_of("model"),
         "TUNEPLANE_TRAIN_DATA": path_of("data.train"),
         "TUNEPLANE_VALIDATION_DATA": path_of("data.validation"),
-        "TUNEPLANE_NODES": str(made.nodes),
+        "TUNEPLANE_NODES": str(sum(pool.topology.nodes for pool in held)),
         "TUNEPLANE_GPUS_PER_NODE": str(made.gpus_per_node),
-        "TUNEPLANE_RESUME_FROM": "",
         "OMP_NUM_THREADS": str(made.cpus_per_process),
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
@@ -48,6 +48,10 @@ def platform(
         "HF_DATASETS_CACHE": Ref("scratch", "/cache/datasets"),
         "HF_MODULES_CACHE": Ref("scratch", "/cache/modules"),
     }
+    for pool in held if len(held) > 1 else ():
+        name = f"TUNEPLANE_POOL_{pool.name.upper().replace('-', '_')}"
+        values[f"{name}_NODES"] = str(pool.topology.nodes)
+        values[f"{name}_GPUS_PER_NODE"] = str(pool.topology.gpus_per_node)
     if model_cache is not None:
         values["HF_HOME"] = model_cache
     if not online:
@@ -59,6 +63,8 @@ ELSEWHERE = {
     "HOME": "TUNEPLANE_HOME: Apptainer lets nobody hand it in",
     "TUNEPLANE_RUN_ID": "the run folder's name",
     "TUNEPLANE_ATTEMPT": "1, and one more at each restart",
+    "TUNEPLANE_RESUME_FROM": "the newest complete checkpoint of earlier attempts, else empty",
+    "TUNEPLANE_WARNING_FILE": "a file that appears when the time limit is near",
     "TUNEPLANE_NODE_RANK": "0 on the head",
     "TUNEPLANE_HEAD_ADDRESS": "numeric, published by the head",
     "TUNEPLANE_HEAD_PORT": "a free port of the head",

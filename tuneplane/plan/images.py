@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tuneplane.catalog.recipe import Recipe
 from tuneplane.errors import ImageError, SiteError, shown
 from tuneplane.experiment.config import Config
 from tuneplane.faults import Faults
@@ -62,26 +63,33 @@ def image_trouble(image: Image | None) -> Iterator[Refusal]:
 
 def _lacking(inputs: Inputs, image: Image) -> Iterator[Refusal]:
     """What the method asks for and registration did not find."""
-    if image.packages is None or not inputs.recipe.requires:
+    asked = asked_of(inputs.recipe, inputs.site)
+    if image.packages is None or not asked:
         return
     from tuneplane.catalog.requires import unmet
 
-    for requirement, held in unmet(inputs.recipe.requires, dict(image.packages)):
+    for requirement, held in unmet(asked, dict(image.packages)):
         has = f"holds {held}" if held else "does not hold it"
         what = f"{inputs.recipe.name} needs {requirement}, and the image of {image.runtime_id} {has}"
         yield Refusal(ImageError.exit_code, what, image.source, "tp runtime show " + image.runtime_id)
+
+
+def asked_of(recipe: Recipe, site: Site) -> list[str]:
+    """What an image must hold for a method: what the method says, and a Ray that lets nobody else in."""
+    guarded = recipe.launch.kind == "ray" and not site.runtime.old_ray
+    return [*recipe.requires, *(["ray>=2.52"] if guarded else [])]
 
 
 def unchecked(inputs: Inputs) -> tuple[str, ...]:
     """What the method asks of an image that nobody has looked into."""
     if inputs.image is None or inputs.image.packages is not None:
         return ()
-    return tuple("".join(text.split()) for text in inputs.recipe.requires)
+    return tuple("".join(text.split()) for text in asked_of(inputs.recipe, inputs.site))
 
 
 def node_arch(site: Site, config: Config) -> str:
     """The architecture of the nodes that are asked for; empty for a profile that the site does not have."""
-    chosen = config.resources.get("profile")
+    chosen = config.resources.get("profile") or next(iter(config.pools.values()), None)
     profile = site.profiles.get((chosen.text if chosen else site.default_profile).partition(":")[0])
     return profile.arch if profile else ""
 

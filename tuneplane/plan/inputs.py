@@ -15,10 +15,12 @@ from tuneplane.sites.model import Site
 class Request:
     """What the command line adds to the experiment.
 
-    settings: (key, text) of each `--set`; image_by: the option or variable that names the image.
+    pools: (roles, profile) of each `--profile` that names roles; settings: (key, text) of each `--set`; image_by: the
+    option or variable that names the image.
     """
 
     profile: str | None = None
+    pools: tuple[tuple[str, str], ...] = ()
     time: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     model: str | None = None
@@ -56,8 +58,20 @@ class Request:
             secrets=config.secrets,
             tracking=config.tracking,
             resources=resources,
+            pools={
+                **config.pools,
+                **{
+                    roles: Written(text, mark, f"--profile {roles}", _lost(config, roles))
+                    for roles, text in self.pools
+                },
+            },
             args=[Written(word, mark, "--") for word in self.words] if self.words else config.args,
         )
+
+
+def _lost(config: Config, roles: str) -> tuple[tuple[str, str, str], ...]:
+    below = config.pools.get(roles)
+    return ((CONFIG_FILE, below.text, below.where),) if below else ()
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,40 @@ class Topology:
         return max(1, self.cpus_per_node // self.processes_per_node)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Nodes with one role, in the order of their ranks: the launch's own first.
+
+    words: the server that each of its nodes runs, none for nodes of the launch; ready: the path that answers 200 when
+    it is up; timeout: seconds until then.
+    """
+
+    name: str
+    topology: Topology
+    words: tuple[str, ...] = ()
+    ready: str = ""
+    timeout: int = 0
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How a run comes back: where its checkpoints are and what the script does at its end.
+
+    before, after: of a checkpoint's path below the output folder, around the step's number; file, tracker: what tells a
+    whole checkpoint, see `catalog.manifest.Complete`; stopped: exit code of an entry that saved because it was told,
+    None for any but 0; policy and the rest are the site's, warning in seconds.
+    """
+
+    before: str
+    after: str
+    file: str
+    tracker: str
+    stopped: int | None
+    policy: str
+    attempts: int
+    on: tuple[str, ...]
+
+
 NOT_REGISTERED = "not registered"
 """The source of an image that no site file names; its path is none."""
 
@@ -148,7 +182,12 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the script says. requires: of the image's packages, where the job itself has to look."""
+    """Everything that the script says.
+
+    topology: of the launch's own nodes; pools: all kinds of nodes, where there is more than one; launch: options of the
+    supervisors; warning: (signal, seconds before the time limit), None where nobody is told; resume: None where a run
+    does not come back, and why_not then says why; requires: of the image's packages, where the job itself has to look.
+    """
 
     provenance: Provenance
     scheduler: str
@@ -166,3 +205,13 @@ class Plan:
     requires: tuple[str, ...] = ()
     located: tuple[Located, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    launch: tuple[tuple[str, str], ...] = ()
+    warning: tuple[str, int] | None = None
+    resume: Resume | None = None
+    why_not: str = ""
+
+    @property
+    def nodes(self) -> int:
+        """All nodes of the run."""
+        return sum(pool.topology.nodes for pool in self.pools) or self.topology.nodes

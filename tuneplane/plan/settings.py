@@ -8,12 +8,12 @@ from typing import Any
 from tuneplane.catalog.manifest import Parameter
 from tuneplane.catalog.params import BadValue, as_set, default_value, read_node, read_text
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.catalog.rules import broken
+from tuneplane.catalog.rules import broken, pool_names
 from tuneplane.errors import InputError, nearest, shown
 from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config
 from tuneplane.faults import Faults
 from tuneplane.names import looks_secret
-from tuneplane.plan.model import Setting, Topology
+from tuneplane.plan.model import Pool, Setting
 
 DEFAULT = "recipe default"
 
@@ -142,9 +142,10 @@ class _Names:
 
 
 def check_rules(
-    recipe: Recipe, settings: Sequence[Setting], made: Topology, language: str, faults: Faults
+    recipe: Recipe, settings: Sequence[Setting], held: Sequence[Pool], language: str, faults: Faults
 ) -> None:
-    """Add a fault for each cross-parameter rule that does not hold."""
+    """Add a fault for each cross-parameter rule that does not hold. held: the pools, the launch's own first."""
+    made = held[0].topology
     values: dict[str, Any] = {setting.key: setting.value for setting in settings}
     values |= {
         "nodes": made.nodes,
@@ -152,6 +153,10 @@ def check_rules(
         "processes_per_node": made.processes_per_node,
         "world_size": made.world_size,
     }
+    values |= dict.fromkeys(pool_names(recipe.launch), 0)
+    for pool in held[1:]:
+        name = pool.name.replace("-", "_")
+        values |= {f"{name}_nodes": pool.topology.nodes, f"{name}_gpus_per_node": pool.topology.gpus_per_node}
     by_name = {setting.key: setting for setting in settings}
     for rule in broken(recipe.rules, values):
         from tuneplane.catalog.rules import names_in

@@ -15,7 +15,7 @@ from tuneplane.visible import visible
 
 VARIABLES: dict[Place, str] = {
     "run": "$tp_run",
-    "files": "$tp_run/files",
+    "files": "$tp_files",
     "attempt": "$tp_dir",
     "output": "$tp_run/output",
     "scratch": "$tp_scratch",

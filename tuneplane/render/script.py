@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tuneplane.durations import parse_duration, spoken
+from tuneplane.durations import parse_duration
 from tuneplane.experiment.secrets import READ_SH
 from tuneplane.experiment.snapshot import CHECK_SH
-from tuneplane.plan.model import Plan, Ref, Variable
+from tuneplane.plan.model import Plan, Pool, Ref, Variable
 from tuneplane.plan.paths import site_path
+from tuneplane.plan.pools import components
 from tuneplane.render import encode
+from tuneplane.render.header import header
 from tuneplane.render.templates import filled
 from tuneplane.runtimes.node_sh import CHECK_IMAGE_SH, STAGE_SH
 from tuneplane.sites.model import Site
@@ -19,6 +21,13 @@ from tuneplane.sizes import parse_size
 ALIAS = "TUNEPLANE_ENV_"
 """Before the names of variables that `contained` gives their own names inside."""
 PARAMS_END = "TUNEPLANE_PARAMS"
+_LAUNCHES = {
+    "process": "once on each node",
+    "torchrun": "torchrun on each node, one process for each GPU (or as many as the profile says)",
+    "accelerate": "Accelerate's launcher on each node, one process for each GPU (or as many as the profile says)",
+    "ray": "a Ray cluster of all nodes, and the command once on its head",
+}
+"""What the command is started with, by launch kind."""
 PREFIXES = {"host": "", "apptainer": "APPTAINERENV_", "pyxis": ALIAS, "enroot": ALIAS}
 """What a runtime wants before the name of a variable that is to arrive inside."""
 
@@ -33,11 +42,14 @@ def _context(plan: Plan, site: Site) -> dict[str, Any]:
     return {
         "plan": plan,
         "site": site,
-        "header": _header(plan, site),
+        "header": header(plan, site),
         "audit": " ".join(encode.word(item) for item in plan.provenance.command),
         "everywhere": everywhere,
         "on_node": on_node,
         "node": "plugin" if plan.runtime == "pyxis" else "own",
+        "parts": list(components(list(plan.pools) or [Pool("", plan.topology)])),
+        "launch_text": _LAUNCHES[plan.launch_kind],
+        "end": encode.verbatim("tp_finish" if plan.scheduler == "slurm" else "tp_end"),
         "node_functions": _node_functions(plan, site),
         "gpu": site.runtime.gpu if plan.topology.gpus_per_node else "none",
         "names": _names(plan) if PREFIXES[plan.runtime] == ALIAS else [],
@@ -76,7 +88,7 @@ def _variables(plan: Plan) -> tuple[list[Variable], list[Variable]]:
 
 def _names(plan: Plan) -> list[str]:
     """Names of all variables that are handed in, those of the secrets too."""
-    own = ["TUNEPLANE_RUN_ID", "TUNEPLANE_ATTEMPT"]
+    own = ["TUNEPLANE_RUN_ID", "TUNEPLANE_ATTEMPT", "TUNEPLANE_RESUME_FROM"]
     own += ["TUNEPLANE_NODE_RANK"] if plan.runtime == "enroot" else []
     return [*own, *(variable.name for variable in plan.environment), *plan.secrets]
 
@@ -103,49 +115,3 @@ def functions(text: str) -> list[str]:
 def _mounts(plan: Plan) -> list[str]:
     """Paths a container must see, each once, in the plan's order."""
     return list(dict.fromkeys(item.mount or item.path for item in plan.located if item.path))
-
-
-def _header(plan: Plan, site: Site) -> list[tuple[str, str]]:
-    """(label, text) lines that tell an auditor what this is."""
-    p, t = plan.provenance, plan.topology
-    gpus = (
-        f"{t.gpus_per_node} GPUs" + (f" ({t.gpu_type})" if t.gpu_type else "")
-        if t.gpus_per_node
-        else "no GPUs"
-    )
-    lines = [
-        ("experiment", p.experiment),
-        ("", p.experiment_dir),
-        ("method", f"{p.method} {p.recipe_version}, {p.framework} {p.framework_version}"),
-        ("lock", f"sha256:{p.recipe_digest}"),
-        ("site", f"{p.site}, {plan.scheduler}, {plan.runtime}"),
-        ("", f"sha256:{p.site_digest}"),
-        *([("registry", f"{p.registry}, which is not the site's")] if p.registry else []),
-        *_image_lines(plan),
-        (
-            "placement",
-            f"{t.profile}: {_count(t.nodes, 'node')}, {gpus} and {_count(t.processes_per_node, 'process')} each",
-        ),
-        ("time", spoken(plan.seconds)),
-        ("files", f"sha256:{p.files_digest} ({_count(p.files_count, 'file')}, frozen, checked below)"),
-        ("helper", f"sha256:{p.helper_digest} (what runs inside, checked below)"),
-    ]
-    for item in plan.located:
-        text = item.path or "unknown"
-        lines.append((item.key, f"{text} ({item.given})" if item.commit else text))
-    if plan.secrets:
-        lines.append(("secrets", ", ".join(plan.secrets) + f" from {site.folders.secrets} on each node"))
-    return lines
-
-
-def _image_lines(plan: Plan) -> list[tuple[str, str]]:
-    if plan.image is None:
-        return [("image", "none, the job runs on the host")]
-    image = plan.image
-    digest = f"sha256:{image.sha256}, {image.size} bytes, samples {image.samples}"
-    return [("image", f"{image.path} ({image.source})"), ("", digest if image.sha256 else "digest unknown")]
-
-
-def _count(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"

@@ -73,6 +73,32 @@ def problems(site: Site, tree: Node) -> Iterator[Problem]:
     if site.inherit and (site.scheduler, site.runtime.kind) != ("local", "host"):
         yield fault("only a local site on the host inherits variables", "inherit")
     yield from _runtime(site, fault)
+    yield from _coming_back(site, fault)
+
+
+def _coming_back(site: Site, fault) -> Iterator[Problem]:  # type: ignore[no-untyped-def]
+    """Heartbeat, requeue policy and preflight."""
+    for path in (("network", "heartbeat"), ("requeue", "warning")):
+        value = getattr(getattr(site, path[0]), path[1])
+        try:
+            if parse_duration(value) < 4:
+                yield fault("this is shorter than 4 seconds", *path)
+        except ValueError as error:
+            yield fault(str(error), *path, expected=FORMS)
+    if site.requeue.attempts < 1:
+        yield fault("a run starts at least once", "requeue", "attempts")
+    if site.requeue.policy != "none" and site.scheduler != "slurm":
+        yield fault("only Slurm starts a run again", "requeue", "policy")
+    need = site.preflight
+    for key in ("scratch", "shared_memory", "run_folder"):
+        if not is_size(getattr(need, key)):
+            yield fault(f"{shown(getattr(need, key))} is no size such as `10G`", "preflight", key)
+    if need.memlock not in ("", "unlimited") and not is_size(need.memlock):
+        yield fault(
+            f"{shown(need.memlock)} is no size", "preflight", "memlock", expected="`unlimited` or `64G`"
+        )
+    if need.inodes < 0:
+        yield fault("a count is not negative", "preflight", "inodes")
 
 
 def _profile(name: str, profile: Profile) -> Iterator[tuple[str, list[str]]]:

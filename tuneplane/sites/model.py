@@ -81,7 +81,7 @@ class Runtime:
     inside; writable: whether the image's own folders can be written, into node-local scratch that ends with the job;
     binds: host folders every container sees, `{user}` and all, read-only with a trailing `:ro`; images: files by
     runtime id, for those that are not registered; verify: what is read of an image before a job starts it, some blocks
-    on each node, or once all of it.
+    on each node, or once all of it; old_ray: whether a Ray older than 2.52, which lets anybody in, may be started.
     """
 
     kind: Literal["host", "apptainer", "pyxis", "enroot"]
@@ -94,14 +94,50 @@ class Runtime:
     images: dict[str, str] = field(default_factory=dict)
     staging: Staging = field(default_factory=Staging)
     verify: Literal["samples", "full"] = "samples"
+    old_ray: bool = False
 
 
 @document
 class Network:
-    """interface: the one nodes reach each other on; online: whether nodes reach the Hub."""
+    """interface: the one nodes reach each other on; online: whether nodes reach the Hub; heartbeat: how long a node
+    may be silent before it counts as dead.
+    """
 
     interface: str = ""
     online: bool = False
+    heartbeat: str = "60s"
+
+
+@document
+class Requeue:
+    """How a run that can resume goes on after its time limit, a preemption or the loss of a node.
+
+    requeue: Slurm starts the same job again; successor: the job submits the next one, where nodes may submit;
+    attempts: how often a run starts at most; warning: how long before the time limit it is told.
+    """
+
+    policy: Literal["none", "requeue", "successor"] = "none"
+    attempts: int = 20
+    warning: str = "5m"
+    signal: Literal["USR1", "USR2", "HUP"] = "USR2"
+    on: list[Literal["time-limit", "preemption", "lost"]] = field(
+        default_factory=lambda: ["time-limit", "preemption", "lost"]
+    )
+
+
+@document
+class Preflight:
+    """What every node must have before a launch: free space, inodes (0 for unchecked), locked memory (`unlimited` or a
+    size, empty for unchecked), and how its GPUs are counted: as the scheduler shows them, as device files, or by the
+    vendor's tool.
+    """
+
+    scratch: str = "256M"
+    shared_memory: str = "64M"
+    run_folder: str = "256M"
+    inodes: int = 1000
+    memlock: str = ""
+    gpus: Literal["visible", "devices", "tool", "none"] = "visible"
 
 
 @document
@@ -155,6 +191,8 @@ class Site:
     default_time: str
     slurm: Slurm = field(default_factory=Slurm)
     network: Network = field(default_factory=Network)
+    requeue: Requeue = field(default_factory=Requeue)
+    preflight: Preflight = field(default_factory=Preflight)
     path: list[str] = field(default_factory=lambda: ["/usr/local/bin", "/usr/bin", "/bin"])
     setup: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)

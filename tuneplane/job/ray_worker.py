@@ -1,0 +1,52 @@
+"""A node that joins the Ray cluster of the head."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from tuneplane.job.outcome import Outcome
+from tuneplane.job.ray_node import GRACE_SECONDS, RayNode
+from tuneplane.job.work import Scene
+
+WORKER = "Ray worker"
+
+
+class RayWorker:
+    """Serves the cluster until the head says that the launch is over."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._node = RayNode(scene)
+        self._running = False
+
+    def go(self) -> None:
+        """The head's Ray has to be there first."""
+
+    def poll(self, now: float) -> Optional[Outcome]:
+        """Join when the head can be joined; well when the launch is over, a failure when Ray ends before."""
+        crew, stages = self._scene.crew, self._scene.team.stages
+        if "finish" in stages:
+            return Outcome(0, None, "exited", "Ray was ended after the command of the head")
+        if "ray" in stages and not crew.has(WORKER):
+            self._node.start(WORKER, head=False)
+        if "running" in stages and not self._running:
+            self._running = True
+            self._scene.phase("running")
+        end = crew.end(WORKER)
+        return None if end is None else self._node.failure(end)
+
+    def main(self) -> str:
+        """Ray."""
+        return WORKER
+
+    def grace(self) -> float:
+        """Short, since what the command has to save is on the head."""
+        return min(GRACE_SECONDS, self._scene.crew.grace)
+
+    def warned(self) -> List[int]:
+        """Nobody: the command on the head hears of it."""
+        return []
+
+    def release(self) -> None:
+        """Remove Ray's folder."""
+        self._node.release()
