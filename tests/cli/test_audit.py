@@ -95,7 +95,7 @@ def test_everything_that_can_be_named(audit: Audit) -> None:
         ("MINE='a b'", "MINE='a c'"),
         ("--loss.beta=0.2", "--loss.beta=0.9"),
         ('"beta": 0.2', '"beta": 0.9'),
-        ('\ntp_end "$tp_status" step\n', '\ntp_end "$tp_status" step\nrm -rf /\x1b[0m\n'),
+        ('\ntp_finish "$tp_status" step\n', '\ntp_finish "$tp_status" step\nrm -rf /\x1b[0m\n'),
     )
     for name in ("files/main.sh", "helper/start"):
         rewrite(audit.run / name, lambda text: f"{text}evil\n")

@@ -6,7 +6,7 @@ import pytest
 from cli.world import REPOSITORY, World
 
 CASES = {
-    "tp ": "audit catalog compile explain job methods new recipe runtime site submit validate",
+    "tp ": "audit catalog compile doctor explain job methods new recipe runtime site submit validate",
     "tp catalog ": "gc ls refresh rollback status",
     "tp val": "validate",
     "tp --site ": "bench local slurm-apptainer slurm-enroot slurm-modules slurm-pyxis",

@@ -42,9 +42,12 @@ COMMANDS = [
     "job",
     "job ls",
     "job status",
-    "job logs",
     "job wait",
+    "job why",
+    "job logs",
     "job cancel",
+    "job requeue",
+    "doctor",
     "audit",
 ]
 

@@ -212,7 +212,8 @@ def test_ls(runs: Runs) -> None:
         runs.until(name, "completed", "failed", "timed-out", "cancelled")
     rows = json.loads(runs.world.tp("job", "ls", "--json").out)
     assert rows == sorted(
-        (runs.facts(name) for name in SCRIPTS), key=lambda facts: (-facts["created"], facts["run"])
+        ({key: runs.facts(name)[key] for key in rows[0]} for name in SCRIPTS),
+        key=lambda facts: (-facts["created"], facts["run"]),
     )
     said = runs.world.tp("job", "ls")
     table = [line.split("  ") for line in said.out.splitlines()]

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from cluster import report
 from cluster.harness import Cluster, ClusterSpec
 from cluster.harness.apptainer import ApptainerHost, apptainer_host
-from cluster.harness.images import in_host, python_sif, torch_sif
+from cluster.harness.images import RAYS, in_host, python_sif, ray_sif, torch_sif
 from cluster.harness.requirements import give_up, missing
 
 
@@ -64,5 +65,19 @@ def python_image(apptainer_suite: str) -> str:
 
 @pytest.fixture(scope="session")
 def torch_image(apptainer_suite: str) -> str:
-    """Where every host sees an image with PyTorch, Ray and scikit-learn."""
+    """Where every host sees an image with PyTorch, Accelerate, Ray and scikit-learn."""
     return in_host(torch_sif())
+
+
+@pytest.fixture(scope="session")
+def ray_image(apptainer_suite: str) -> str:
+    """Where every host sees an image with the newest Ray and little else."""
+    return in_host(ray_sif(RAYS[-1]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was measured stands at the end of the report."""
+    if report.TABLES:
+        terminalreporter.section("measured on the cluster")
+        for line in report.lines():
+            terminalreporter.write_line(line)

@@ -15,6 +15,7 @@ from cluster.harness.enter import IDS
 from cluster.harness.tools import until
 
 OVERLAY = "/opt/tuneplane/tests/catalog_overlay"
+TOYS = "/opt/tuneplane/tests/catalog_toy"
 SYSTEM_PATH = ["/usr/local/bin", "/usr/bin", "/bin"]
 LIVE = ("queued", "running", "uncertain")
 
@@ -177,6 +178,18 @@ class Researcher:
 
         until(started, f"{run} runs on {nodes} nodes", timeout, 0.1)
 
+    def appears(self, run: str, *names: str, timeout: float = 120) -> None:
+        """Wait until the run has written these files of its output folder."""
+        places = [self.folder(f"runs/{run}/output/{name}") for name in names]
+
+        def there() -> bool:
+            if not (found := all(place.exists() for place in places)):
+                facts = self.status(run)
+                assert facts["state"] in LIVE, (facts, self.log(run))
+            return found
+
+        until(there, f"{run} has written {', '.join(names)}", timeout, 0.3)
+
     def run(self, experiment: str, *options: str, timeout: float = 90) -> dict[str, Any]:
         """Submit, wait, and give the status."""
         return self.ended(self.submit(experiment, *options), timeout)
@@ -192,6 +205,14 @@ class Researcher:
     def record(self, run: str, name: str = "run.json") -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.folder(f"runs/{run}/{name}").read_text())
         return found
+
+    def exit(self, run: str, attempt: int = 1) -> dict[str, Any]:
+        """The record of an attempt's end."""
+        return self.record(run, f"attempts/{attempt}/exit.json")
+
+    def attempts(self, run: str) -> list[int]:
+        """The numbers of the attempts that have begun."""
+        return sorted(int(place.name) for place in self.folder(f"runs/{run}/attempts").iterdir())
 
     def output(self, run: str, name: str) -> bytes:
         return self.folder(f"runs/{run}/output/{name}").read_bytes()
@@ -221,6 +242,12 @@ class Researcher:
             )
             left = self.cluster.run(host, ["find", "/tmp", "-mindepth", "1", "-user", self.user]).stdout
             assert left == "", f"{host}: {left}"
+
+
+def player(cluster: Cluster, runtime: str = "apptainer", **site: Any) -> Researcher:
+    """A researcher at a site that has the test recipes, and counts ten seconds of silence as death."""
+    network = {"interface": "eth0", "heartbeat": "10s"}
+    return Researcher(cluster, runtime=runtime, **{"network": network, "recipes": [OVERLAY, TOYS]} | site)
 
 
 DUMP = """

@@ -133,7 +133,7 @@ def test_a_parameter_by_name_or_alias(tmp_path: Path) -> None:
         ("data:", "environment: {A: x}\ndata:", [("environment.A", "added", "", "x")]),
         ("data:", "model: optional\ndata:", [("model", "changed", "none", "optional")]),
         ("data:", "metrics: {names: {loss: {}}}\ndata:", [("metrics.names.loss", "added", "", "{}")]),
-        ("data:", "checkpoints: {format: f, pattern: "p{step}"}\ndata:", [("checkpoints.format", "added", "", "f"), ("checkpoints.pattern", "added", "", "p{step}")]),
+        ("data:", "checkpoints: {format: f, pattern: 'p{step}'}\ndata:", [("checkpoints.format", "added", "", "f"), ("checkpoints.pattern", "added", "", "p{step}")]),
         ("data:", "rules: [{require: rate < 1, when: steps is none, message: {en: No}}]\ndata:", [("rules", "added", "", "rate < 1 when steps is none")]),
         ("{runtime_id: toy-2.0.0}", "{runtime_id: toy-2.0.0, requires: [toy==2]}", [("requires", "changed", "[]", '["toy==2"]')]),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ UNKNOWN, RUNNING, QUEUED, OVER = Job("unknown"), Job("running"), Job("queued"), 
 TABLE: list[tuple[str, list[Any], dict[str, Any], Job, str, Any, str]] = [
     # what, attempts, the run, the scheduler's word → state, code, why
     ("waits", [], {}, Job("queued", note="(Priority)"), "queued", None, "(Priority)"),
-    ("waits again after a requeue", [None], {}, QUEUED, "queued", None, ""),
+    ("waits again after a requeue", [None], {}, QUEUED, "queued", None, "attempt 2 waits"),
     ("runs before its first line", [], {}, RUNNING, "running", None, ""),
     ("runs", [None], {}, RUNNING, "running", None, ""),
     ("is alive though the last attempt has ended", [ok(1)], {}, RUNNING, "running", None, ""),
@@ -59,6 +61,16 @@ TABLE: list[tuple[str, list[Any], dict[str, Any], Job, str, Any, str]] = [
     ("left only its status", [ok(7, "script")], {}, OVER, "failed", 7, "the job script ended with 7 and left no record"),
     ("timed out", [ok(143, "time limit")], {}, OVER, "timed-out", 143, "the time limit was reached"),
     ("timed out, says the scheduler", [ok(143, "killed", signal="SIGTERM")], {}, Job("ended", "timed-out"), "timed-out", 143, "the time limit was reached"),
+    ("timed out, says its own record", [ok(143, cause="time limit")], {}, OVER, "timed-out", 143, "the time limit was reached"),
+    ("was preempted", [ok(143, cause="preemption", why_next="the site does not requeue")], {}, Job("ended", "timed-out"), "failed", 143, "preempted by another job, and no attempt follows: the site does not requeue"),
+    ("was preempted, then cancelled", [ok(143, cause="preemption")], {"cancelled": True}, OVER, "cancelled", 143, "cancelled while it ran"),
+    ("was cancelled, says its own record", [ok(143, cause="cancelled")], {}, UNKNOWN, "cancelled", 143, "cancelled while it ran"),
+    ("lost a node", [ok(125, cause="lost")], {}, OVER, "failed", 125, "the command failed"),
+    ("ends well after a warning", [ok(0, cause="time limit")], {}, OVER, "completed", 0, ""),
+    ("makes no progress", [ok(1), ok(1, "no progress", cause="time limit")], {}, OVER, "failed", 1, "two attempts in a row made no new checkpoint"),
+    ("has no attempt left", [ok(1, "attempts", why_next="the cap of 20 attempts is reached")], {}, Job("ended", "timed-out"), "failed", 1, "the cap of 20 attempts is reached"),
+    ("waits after its time limit", [ok(143, cause="time limit", next="requeue")], {}, Job("queued", note="waiting: BeginTime"), "queued", None, "attempt 2 waits: requeued at the time limit (BeginTime)"),
+    ("waits after a preemption", [ok(1), ok(143, cause="preemption", next="slurm")], {}, QUEUED, "queued", None, "attempt 3 waits: requeued after a preemption"),
     ("timed out first, cancelled then", [ok(143, "time limit")], {"cancelled": True}, OVER, "timed-out", 143, "the time limit was reached"),
     ("ended in time after all", [ok(0, "time limit")], {}, OVER, "completed", 0, ""),
     ("was cancelled", [ok(143)], {"cancelled": True}, OVER, "cancelled", 143, "cancelled while it ran"),
@@ -116,6 +128,63 @@ def test_the_newest_attempt_counts_by_number(tmp_path: Path) -> None:
     (tmp_path / "attempts/notes").mkdir()
     assert [path.name for path in found.attempts()] == [str(number) for number in range(1, 12)]
     assert (judge(found, OVER).state, judge(found, OVER).attempt) == ("completed", 11)
+
+
+def left(folder: Path, attempt: int, code: int = 9, **more: Any) -> None:
+    verdict = {
+        "code": code,
+        "message": "the command was killed by SIGKILL",
+        "node": 1,
+        "host": "gpu7",
+        **more,
+    }
+    (folder / f"attempts/{attempt}/verdict").write_text(f"{code}\n{json.dumps(verdict)}\n")
+
+
+@pytest.mark.parametrize("job", [OVER, UNKNOWN, Job("ended", "failed", "Slurm says NODE_FAIL")])
+def test_a_verdict_outlives_its_script(tmp_path: Path, job: Job) -> None:
+    found = run(tmp_path, None)
+    left(tmp_path, 1, rank=3)
+    status = judge(found, job)
+    assert (status.state, status.code, status.node) == ("failed", 9, 1)
+    assert status.why == "the command was killed by SIGKILL on rank 3 of node 1 (gpu7)"
+
+
+@pytest.mark.parametrize(
+    ("job", "state"),
+    [(Job("unknown", asked=False), "unknown"), (Job("ended", "timed-out", "TIMEOUT"), "timed-out"), (Job("ended", "cancelled"), "cancelled")],
+)  # fmt: skip
+def test_what_the_scheduler_knows_better_than_a_verdict(tmp_path: Path, job: Job, state: str) -> None:
+    found = run(tmp_path, None)
+    left(tmp_path, 1)
+    assert judge(found, job).state == state
+
+
+def test_a_verdict_of_success_without_a_record_is_none(tmp_path: Path) -> None:
+    found = run(tmp_path, None)
+    left(tmp_path, 1, code=0)
+    assert (judge(found, OVER).state, judge(found, OVER).why) == ("failed", KILLED)
+
+
+def test_the_cap_and_the_wish_of_a_run_that_waits(tmp_path: Path) -> None:
+    found = run(tmp_path, ok(143))
+    found.plan["resume"] = {"attempts": 20}
+    (tmp_path / "requeue.json").write_text('{"attempt": 1}')
+    assert judge(found, QUEUED).why == "attempt 2 of 20 waits: requeued by its owner"
+
+
+@pytest.mark.parametrize(("ago", "late"), [(5, False), (170, False), (190, True)])
+def test_a_running_job_that_is_silent(tmp_path: Path, ago: int, late: bool) -> None:
+    found = run(tmp_path, None)
+    file = tmp_path / "attempts/1/alive.json"
+    file.write_text(json.dumps({"t": time.time() - ago, "phase": "running"}))
+    os.utime(file, (time.time() - ago,) * 2)
+    status = judge(found, RUNNING, bound=60)
+    assert (status.state, bool(status.silent)) == ("running", late)
+    assert status.why.startswith("Slurm says RUNNING, and nothing was heard from it for 3m1") == late
+    # an attempt that has ended is not silent, its job is about to be
+    (tmp_path / "attempts/1/exit.json").write_text(json.dumps(ok(1)))
+    assert judge(found, RUNNING, bound=60).silent == 0
 
 
 # --- who failed, when ---

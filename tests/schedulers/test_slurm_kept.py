@@ -37,13 +37,15 @@ class Slurm:
 
     def queue(self, *jobs: tuple[str, Path]) -> None:
         """squeue shows these jobs and their folders."""
-        rows = "".join(f"{job}\x1fPENDING\x1fNone\x1f{folder}\n" for job, folder in jobs)
+        rows = "".join(
+            f"{job}\x1f{job}\x1fPENDING\x1fNone\x1fN/A\x1f(null)\x1f{folder}\n" for job, folder in jobs
+        )
         (self.bin / "rows").write_text(rows)
         self.play("squeue", f'cat "{self.bin}/rows"')
 
     def accounts(self, folder: str, script: str) -> None:
         """sacct knows job 12 in this folder, and says this of its script."""
-        (self.bin / "row").write_text(f"12\x1fCOMPLETED\x1fNone\x1f{folder}\n")
+        (self.bin / "row").write_text(f"12\x1f12\x1fCOMPLETED\x1fNone\x1fUnknown\x1f{folder}\n")
         (self.bin / "script").write_text(script)
         one, other = f'cat "{self.bin}/script"', f'cat "{self.bin}/row"'
         self.play("sacct", f'case " $* " in *--batch-script*) {one} ;; *) {other} ;; esac')

@@ -9,9 +9,10 @@ import pytest
 
 from tuneplane.runs.folder import Run
 from tuneplane.schedulers.slurm.commands import Answer, ask
-from tuneplane.schedulers.slurm.query import stored
 from tuneplane.schedulers.slurm.record import accept, claimed, note
-from tuneplane.schedulers.slurm.submit import _named, _refused
+from tuneplane.schedulers.slurm.rows import stored
+from tuneplane.schedulers.slurm.submit import named_jobs
+from tuneplane.schedulers.slurm.submit import refused as is_refused
 from tuneplane.sites.load import load_site
 from tuneplane.sites.model import Site
 
@@ -33,7 +34,7 @@ def site() -> Site:
     ],
 )
 def test_ids_among_a_banner(text: str, jobs: dict[str, str]) -> None:
-    assert _named(text) == jobs
+    assert named_jobs(text) == jobs
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_ids_among_a_banner(text: str, jobs: dict[str, str]) -> None:
     ],
 )
 def test_a_refusal_is_one_that_cannot_have_been_taken(status: int | None, err: str, refused: bool) -> None:
-    assert _refused(Answer(status, "", err)) == refused
+    assert is_refused(Answer(status, "", err)) == refused
 
 
 def test_the_accounting_writes_quotes_otherwise() -> None:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runtime": ("runtime:runtime", "Images: register, build, check, retire"),
     "site": ("site:site", "The sites known here"),
     "job": ("job:job", "Runs and how they stand"),
+    "doctor": ("doctor:doctor", "Check what a run needs, here and with a small job"),
     "audit": ("audit:audit", "Compile a script again and name every difference"),
 }
 """Name → (module:object below tuneplane.cli, one line for `tp --help`); nothing is imported before it is run."""

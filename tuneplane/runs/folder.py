@@ -21,6 +21,7 @@ from tuneplane.sites.folders import place
 from tuneplane.sites.model import Site
 
 RUN_FILE, JOB_FILE, SCRIPT_FILE, CANCEL_FILE = "run.json", "job.json", "job.sbatch", "cancel.json"
+REQUEUE_FILE, NEXT_FILE = "requeue.json", "job.next"
 SUBMISSION_FILE = "submission.json"
 SCHEMA = 1
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -57,6 +58,14 @@ class Run:
         return [
             self.folder / "attempts" / name for name in sorted((n for n in names if n.isdigit()), key=int)
         ]
+
+
+def before(job: dict[str, Any] | None) -> dict[str, list[dict[str, Any]]]:
+    """`earlier` of the next `job.json`: the jobs that the run has been, the first first; nothing for its first job."""
+    if not job:
+        return {}
+    last = {key: value for key, value in job.items() if key != "earlier"}
+    return {"earlier": [*job.get("earlier", []), last]}
 
 
 def runs_folder(site: Site) -> Path:
@@ -144,13 +153,23 @@ def read_run(folder: Path) -> Run | None:
         or not isinstance(record.get("plan"), dict)
     ):
         return None
-    job, submission = read_json(folder / JOB_FILE), read_json(folder / SUBMISSION_FILE)
-    return Run(
-        folder,
-        record,
-        job if isinstance(job, dict) else None,
-        submission if isinstance(submission, dict) else {},
+    return with_job(Run(folder, record))
+
+
+def with_job(run: Run) -> Run:
+    """The run with what its `job.json` and `submission.json` say now."""
+    job, submission = read_json(run.folder / JOB_FILE), read_json(run.folder / SUBMISSION_FILE)
+    return dataclasses.replace(
+        run,
+        job=job if isinstance(job, dict) else None,
+        submission=submission if isinstance(submission, dict) else {},
     )
+
+
+def nodes_of(plan: dict[str, Any]) -> int:
+    """All nodes of a run, those of its servers too."""
+    pools = plan.get("pools") or [{"topology": plan["topology"]}]
+    return sum(int(pool["topology"]["nodes"]) for pool in pools)
 
 
 def run_ids(site: Site) -> list[str]:

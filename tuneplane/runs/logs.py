@@ -57,23 +57,33 @@ def tail(path: Path, lines: int | None) -> tuple[bytes, int]:
 
 
 def follow(
-    run: Run, attempt: Path, ended: Callable[[], bool], offsets: dict[str, int]
+    run: Run, attempt: Path, ended: Callable[[], bool], offsets: dict[str, int], *, later: bool = False
 ) -> Iterator[tuple[str, bytes]]:
-    """What is appended to the attempt's logs after `offsets`, as (label, whole lines), until the run has ended."""
+    """What is appended to the attempt's logs after `offsets`, as (label, whole lines), until the run has ended.
+
+    later: go on with the next attempt when there is one.
+    """
     rest: dict[str, bytes] = {}
     while True:
+        attempts = run.attempts() if later else []
+        # before the question: a run that ended in between has all of its attempts
         over = ended()
+        following = [path for path in attempts if int(path.name) > int(attempt.name)]
         for log in logs_of(attempt):
             data = _after(log.path, offsets.get(log.label, 0))
             offsets[log.label] = offsets.get(log.label, 0) + len(data)
             data = rest.pop(log.label, b"") + data
             whole, newline, part = data.rpartition(b"\n")
-            if over:
+            if over or following:
                 whole, newline, part = data, b"", b""
             if part:
                 rest[log.label] = part
             if whole or newline:
                 yield log.label, whole + newline
+        if following:
+            attempt, rest = following[0], {}
+            offsets.clear()
+            continue
         if over:
             return
         time.sleep(POLL_SECONDS)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tuneplane.files import read_json
+from tuneplane.durations import spoken
+from tuneplane.runs import attempt as left
+from tuneplane.runs.attempt import exit_record, read_verdict, verdict_sentence
 from tuneplane.runs.folder import CANCEL_FILE, Run
+from tuneplane.runs.waiting import waits_again
+
+__all__ = ["Job", "JobState", "RunState", "Status", "judge", "read_verdict"]
 
 JobState = Literal["queued", "running", "ended", "unknown"]
 
@@ -18,25 +23,38 @@ RunState = Literal[
 
 _FINAL = ("completed", "failed", "cancelled", "timed-out")
 
+HEARTBEAT_SECONDS = 60
+"""Silence that is death, where the site does not say."""
+BEATS = 3
+"""A run that was silent for so many bounds is said to be: one beat may be late on a slow filesystem."""
+
 
 @dataclass(frozen=True)
 class Job:
     """What a scheduler says of a run's job.
 
     state: `unknown` when the scheduler does not know the job or cannot be asked; end: how it ended where the
-    scheduler tells it apart; note: the scheduler's own words; asked: whether the scheduler answered.
+    scheduler tells it apart; note: the scheduler's own words; asked: whether the scheduler answered; word, reason:
+    its words for the state and for why, `PENDING` and `Priority`; begins: when it is expected to start, as the
+    scheduler writes it; after: what it depends on; by: the uid of who cancelled it.
     """
 
     state: JobState
     end: Literal["", "cancelled", "timed-out", "failed"] = ""
     note: str = ""
     asked: bool = True
+    word: str = ""
+    reason: str = ""
+    begins: str = ""
+    after: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True)
 class Status:
     """code: the exit code, None while there is none; why: one sentence; attempt: 0 before the first; asked: False
-    when it is unknown only because the scheduler did not answer."""
+    when it is unknown only because the scheduler did not answer; silent: seconds since the last heartbeat of a run
+    that should live, 0 when it is not late."""
 
     state: RunState
     code: int | None = None
@@ -46,28 +64,44 @@ class Status:
     ended: int | None = None
     node: int | None = None
     asked: bool = True
+    silent: int = 0
 
     @property
     def final(self) -> bool:
         return self.state in _FINAL
 
 
-def judge(run: Run, job: Job) -> Status:
+def judge(run: Run, job: Job, bound: int = HEARTBEAT_SECONDS) -> Status:
     """The run's status.
 
     A live job outranks any record, a record belongs to one attempt, and a job that nobody knows any more is never
-    completed unless its own record says so.
+    completed unless its own record says so. bound: the site's heartbeat in seconds.
     """
     attempts = run.attempts()
     attempt = int(attempts[-1].name) if attempts else 0
     if job.state == "queued":
-        return Status("queued", why=job.note, attempt=attempt)
+        return Status("queued", why=waits_again(run, attempts, job.note) or job.note, attempt=attempt)
     if job.state == "running":
-        return Status("running", why=job.note, attempt=attempt, started=_started(attempts))
-    record = read_json(attempts[-1] / "exit.json") if attempts else None
-    if isinstance(record, dict) and isinstance(record.get("code"), int):
+        silent = _silent(attempts, bound)
+        why = (
+            f"Slurm says RUNNING, and nothing was heard from it for {spoken(silent)}" if silent else job.note
+        )
+        return Status("running", why=why, attempt=attempt, started=_started(attempts), silent=silent)
+    record = exit_record(attempts[-1]) if attempts else {}
+    if record:
         return _ended(run, attempts[-1], record, attempt, job)
+    verdict = read_verdict(attempts[-1]) if attempts else {}
+    return _no_record(run, job, attempts, attempt, verdict)
+
+
+def _no_record(run: Run, job: Job, attempts: list[Path], attempt: int, verdict: dict[str, Any]) -> Status:
+    """The status of a run whose last attempt left no record of its end."""
     started = _started(attempts)
+    failed = bool(verdict.get("code")) and isinstance(verdict["code"], int)
+    node = verdict.get("node") if isinstance(verdict.get("node"), int) else None
+    if failed and job.end in ("", "failed") and job.asked and not (run.folder / CANCEL_FILE).exists():
+        # the script was killed before it could write, the supervisors were not
+        return Status("failed", verdict["code"], verdict_sentence(verdict), attempt, started, node=node)
     if job.end:
         why = job.note or f"the scheduler says that it {job.end}"
         return Status(job.end, why=why, attempt=attempt, started=started)
@@ -87,12 +121,15 @@ def judge(run: Run, job: Job) -> Status:
     return Status("unknown", why=why, attempt=attempt, started=started)
 
 
+def _silent(attempts: list[Path], bound: int) -> int:
+    """Seconds since the last heartbeat of an attempt that has not ended, 0 when that is not long."""
+    last = left.heard(attempts[-1]) if attempts and not exit_record(attempts[-1]) else None
+    age = int(time.time()) - last if last is not None else 0
+    return age if age > BEATS * bound else 0
+
+
 def _started(attempts: list[Path]) -> int | None:
-    try:
-        with open(attempts[-1] / "phases.jsonl", encoding="utf-8") as file:
-            return int(json.loads(file.readline())["t"])
-    except (IndexError, OSError, ValueError, KeyError, TypeError):
-        return None
+    return left.started(attempts[-1]) if attempts else None
 
 
 def _ended(run: Run, attempt: Path, record: dict[str, Any], number: int, job: Job) -> Status:
@@ -100,26 +137,40 @@ def _ended(run: Run, attempt: Path, record: dict[str, Any], number: int, job: Jo
     verdict = read_verdict(attempt)
     state: RunState = "completed" if code == 0 else "failed"
     why = _why(attempt, record, verdict)
-    if code != 0 and (record.get("decided_by") == "time limit" or job.end == "timed-out"):
+    cause = record.get("cause")
+    late = record.get("decided_by") == "time limit" or cause == "time limit" or job.end == "timed-out"
+    gave_up = record.get("decided_by") in ("no progress", "attempts")
+    cancelled = cause == "cancelled" or (run.folder / CANCEL_FILE).exists() or job.end == "cancelled"
+    if code == 0 or gave_up:
+        pass
+    elif cause == "preemption" and not (run.folder / CANCEL_FILE).exists():
+        why = "preempted by another job" + _nothing_next(record)
+    elif late and cause in (None, "", "time limit"):
         state, why = "timed-out", "the time limit was reached"
-    elif code != 0 and ((run.folder / CANCEL_FILE).exists() or job.end == "cancelled"):
+    elif cancelled:
         state, why = "cancelled", "cancelled while it ran"
     node = verdict.get("node")
-    started, ended = record.get("started") or _started([attempt]), record.get("ended")
+    started, ended = record.get("started") or left.started(attempt), record.get("ended")
     return Status(state, code, why, number, started, ended, node if isinstance(node, int) else None)
+
+
+def _nothing_next(record: dict[str, Any]) -> str:
+    """Why no attempt follows, where the record says."""
+    return f", and no attempt follows: {record['why_next']}" if record.get("why_next") else ""
 
 
 def _why(attempt: Path, record: dict[str, Any], verdict: dict[str, Any]) -> str:
     decided = record.get("decided_by")
+    failure = verdict_sentence(verdict) if verdict.get("code") else ""
+    if decided == "no progress":
+        return "two attempts in a row made no new checkpoint" + (f": {failure}" if failure else "")
+    if decided == "attempts":
+        why = record.get("why_next") or "no attempt is left"
+        return f"{why}: {failure}" if failure else str(why)
     if decided == "check":
-        try:
-            return (attempt / "refusal").read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            return "a check failed before the launch"
+        return left.refusal(attempt) or "a check failed before the launch"
     if decided == "verdict" and record["code"] != 0:
-        node = verdict.get("node")
-        place = f" on node {node} ({verdict.get('host')})" if node is not None else ""
-        return f"{verdict.get('message', 'the command failed')}{place}"
+        return verdict_sentence(verdict)
     if decided == "killed":
         return f"the job script was killed by {record.get('signal')}"
     if decided == "script" and record["code"] != 0:
@@ -127,13 +178,3 @@ def _why(attempt: Path, record: dict[str, Any], verdict: dict[str, Any]) -> str:
     if decided == "step" and record["code"] != 0:
         return f"the launcher ended with {record['code']} before a supervisor could say why"
     return ""
-
-
-def read_verdict(attempt: Path) -> dict[str, Any]:
-    """The second line of the attempt's verdict, empty when there is none."""
-    try:
-        lines = (attempt / "verdict").read_text(encoding="utf-8", errors="replace").splitlines()
-        data = json.loads(lines[1])
-    except (OSError, IndexError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

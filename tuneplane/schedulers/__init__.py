@@ -52,6 +52,15 @@ class Scheduler(Protocol):
     def cancel(self, run: Run, site: Site) -> None:
         """Ask the job to end. Raises SchedulerError."""
 
+    def explained(self, run: Run, site: Site) -> Job:
+        """The run's job with all that the scheduler can tell of it; it may take more than one question."""
+
+    def requeue(self, run: Run, site: Site) -> None:
+        """End the running attempt and put the same job back into the queue. Raises SchedulerError, InputError."""
+
+    def again(self, run: Run, site: Site) -> None:
+        """Start a run that has ended once more, as a new attempt. Raises SchedulerError; then nothing has changed."""
+
     def everyone(self, site: Site) -> list[Queued]:
         """All users' jobs that wait or run. Raises SchedulerError."""
 

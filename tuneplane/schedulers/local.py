@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import tuneplane
-from tuneplane.errors import SchedulerError, SiteError, shown
+from tuneplane.errors import InputError, SchedulerError, SiteError, shown
 from tuneplane.files import read_json, write_json
-from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run
+from tuneplane.runs.folder import CANCEL_FILE, JOB_FILE, Run, before
 from tuneplane.runs.status import Job
 from tuneplane.schedulers import Kept, Queued, Wishes
 from tuneplane.schedulers.environment import clean_environment
@@ -59,10 +59,8 @@ def submit(run: Run, site: Site, wishes: Wishes) -> None:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
         raise SchedulerError.of(f"the job's keeper did not start: {last[0]}")
     keeper = json.loads(done.stdout)
-    write_json(
-        run.folder / JOB_FILE,
-        {"scheduler": "local", "id": str(keeper["pid"]), "keeper": keeper, "submitted": int(time.time())},
-    )
+    data = {"scheduler": "local", "id": str(keeper["pid"]), "keeper": keeper, "submitted": int(time.time())}
+    write_json(run.folder / JOB_FILE, data | before(run.job))
 
 
 def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
@@ -86,6 +84,24 @@ def cancel(run: Run, site: Site) -> None:
             os.kill(process["pid"], signal.SIGTERM)
         except OSError as error:
             raise SchedulerError.of(f"cannot signal the job: {error.strerror}") from None
+
+
+def explained(run: Run, site: Site) -> Job:
+    """All that is known of the run's process."""
+    return jobs([run], site)[run.id]
+
+
+def requeue(run: Run, site: Site) -> None:
+    """There is no queue here to put a running job back to."""
+    raise InputError.of(
+        f"{run.id} runs, and this site has no queue to put it back to", hint=f"tp job cancel {run.id}"
+    )
+
+
+def again(run: Run, site: Site) -> None:
+    """Start the same script again; the attempt that it makes is a new one."""
+    (run.folder / CANCEL_FILE).unlink(missing_ok=True)
+    submit(run, site, Wishes())
 
 
 def kept(folder: Path, job: dict[str, Any], site: Site) -> Kept:

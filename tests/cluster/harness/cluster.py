@@ -148,6 +148,18 @@ class Cluster:
         self.kill(host)
         self._boot([host], timeout)
 
+    def fill(self, host: str, folder: str = "/tmp") -> None:
+        """Leave no room in a memory filesystem of a host, which is made small first; `empty` gives it all back."""
+        script = (
+            'mount -o remount,size=64m "$1"; : >"$1/.filler"; cat /dev/zero >"$1/.filler" 2>/dev/null || :'
+        )
+        self.run(host, ["sh", "-ec", script, "sh", folder], check=True)
+
+    def empty(self, host: str, folder: str = "/tmp", size: str = "") -> None:
+        """Undo `fill`; `size` is what the filesystem had, that of /tmp if not given."""
+        script = 'rm -f "$1/.filler"; mount -o "remount,size=$2" "$1"'
+        self.run(host, ["sh", "-ec", script, "sh", folder, size or self.spec.tmp_size], check=True)
+
     def daemon(self, host: str, name: str, signal: signals.Signals | str) -> None:
         """Send a signal (`STOP`, signals.SIGKILL...) to a daemon: slurmctld, slurmd, slurmdbd, munged, mariadbd."""
         number = signals.Signals[f"SIG{signal}"] if isinstance(signal, str) else signal

@@ -12,8 +12,10 @@ from .tools import cached, pip, python_with, remove
 BASE_SUITE = "bookworm"  # its Python is 3.11, for which CPU builds of PyTorch are at hand
 PYTHON = (3, 11)
 PACKAGES = ("python3", "procps", "iproute2", "hostname")
-TORCH = ("torch==2.13.0", "numpy", "scikit-learn", "ray[default]")
+TORCH = ("torch==2.13.0", "numpy", "scikit-learn", "ray[default]", "accelerate")
 WHEELS = TORCH[:3]
+RAYS = ("2.52.1", "2.55.1", "2.60.0")
+OLD_RAY = "2.51.2"  # the last that lets anybody in
 _LAYOUT = 1
 
 
@@ -23,8 +25,13 @@ def python_sif() -> Path:
 
 
 def torch_sif() -> Path:
-    """The same with CPU PyTorch, Ray and scikit-learn (minutes to build). Raises HarnessError."""
+    """The same with CPU PyTorch, Ray, Accelerate and scikit-learn (minutes to build). Raises HarnessError."""
     return _image("torch", TORCH)
+
+
+def ray_sif(version: str) -> Path:
+    """A small Debian 12 with Python and one release of Ray, as PyPI has it. Raises HarnessError."""
+    return _image(f"ray-{version}", (f"ray=={version}",))
 
 
 def base_sif() -> Path:

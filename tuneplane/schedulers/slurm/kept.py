@@ -11,7 +11,7 @@ from typing import Any
 
 from tuneplane.schedulers import Kept
 from tuneplane.schedulers.slurm.commands import ask, cluster_option
-from tuneplane.schedulers.slurm.query import CannotAsk, accounted, queue, stored
+from tuneplane.schedulers.slurm.rows import CannotAsk, accounted, queue, stored
 from tuneplane.sites.model import Site
 
 

@@ -40,12 +40,12 @@ def check(site: Site, script: str, wishes: Wishes) -> list[str]:
     asked = read_back(script)
     problems: list[Problem] = []
     notes: list[str] = []
-    partitions = _partitions(site)
-    if partitions is None:
+    known = partitions(site)
+    if known is None:
         notes.append("the partitions could not be read: limits are not checked")
     else:
-        problems += _partition_problems(asked, partitions)
-    problems += _account_problems(site, asked)
+        problems += partition_problems(asked, known)
+    problems += account_problems(site, asked)
     if wishes.after is not None:
         dependency(wishes.after, site)
     if problems:
@@ -92,7 +92,7 @@ def slurm_seconds(text: str) -> int | None:
     return days * 86400 + hours * 3600 + minutes * 60 + last
 
 
-def _partitions(site: Site) -> dict[str, dict[str, str]] | None:
+def partitions(site: Site) -> dict[str, dict[str, str]] | None:
     """Name → fields of each partition, from `scontrol show partition`."""
     answer = ask(site, ["scontrol", "--oneliner", "show", "partition"])
     if not answer.good:
@@ -105,7 +105,8 @@ def _partitions(site: Site) -> dict[str, dict[str, str]] | None:
     return found
 
 
-def _partition_problems(asked: Asked, partitions: dict[str, dict[str, str]]) -> list[Problem]:
+def partition_problems(asked: Asked, partitions: dict[str, dict[str, str]]) -> list[Problem]:
+    """What the partitions asked for, or the default ones, do not give."""
     names = (
         asked.partition.split(",")
         if asked.partition
@@ -152,7 +153,7 @@ def _one_partition(asked: Asked, name: str, fields: dict[str, str]) -> list[Prob
     return problems
 
 
-def _account_problems(site: Site, asked: Asked) -> list[Problem]:
+def account_problems(site: Site, asked: Asked) -> list[Problem]:
     """Account and QOS against the user's associations, where there is accounting."""
     if not asked.account and not asked.qos:
         return []

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Literal
 
-from tuneplane.errors import SchedulerError
 from tuneplane.runs.folder import Run, read_run
 from tuneplane.runs.status import Job
-from tuneplane.schedulers import Queued
-from tuneplane.schedulers.slurm.commands import ask, cluster_option
-from tuneplane.schedulers.slurm.record import accept, claimed
+from tuneplane.schedulers.slurm.record import accept, claimed, handed_on
+from tuneplane.schedulers.slurm.rows import CannotAsk, Row, accounted, queue, stored
 from tuneplane.sites.model import Site
-
-_SEPARATOR = "\x1f"
 
 QUEUED = frozenset("PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT".split())
 RUNNING = frozenset(
@@ -38,86 +31,6 @@ _ENDS: dict[str, Literal["", "cancelled", "timed-out", "failed"]] = {
     "REVOKED": "failed",
 }
 """Every base state and flag of Slurm 26.05 (src/common/slurm_protocol_defs.c); any other is `unknown`."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One job as Slurm shows it; only fields that cannot hold a separator, the working folder last."""
-
-    job: str
-    state: str
-    reason: str
-    folder: str
-
-
-class CannotAsk(Exception):
-    """Slurm did not answer; the text says why."""
-
-
-def queue(site: Site, cluster: str = "", user: int | None = None) -> list[Row]:
-    """All jobs of a user (a uid, this one by default) that the controller still knows. Raises CannotAsk."""
-    # fields are separated by a character that no name holds; the job's name is not asked for, it holds anything
-    form = _SEPARATOR.join(("%A", "%T", "%r", "%Z"))
-    answer = ask(
-        site,
-        [
-            "squeue",
-            "--noheader",
-            "--states=all",
-            f"--user={os.getuid() if user is None else user}",
-            f"--format={form}",
-            *cluster_option(cluster),
-        ],
-    )
-    if not answer.good:
-        raise CannotAsk(f"squeue: {answer.last_words}")
-    return list(_rows(answer.out))
-
-
-def everyone(site: Site) -> list[Queued]:
-    """Jobs of all users that wait or run, as far as this user may see them. Raises SchedulerError."""
-    form = _SEPARATOR.join(("%A", "%u", "%Z"))
-    answer = ask(site, ["squeue", "--noheader", f"--format={form}"])
-    if not answer.good:
-        raise SchedulerError.of(f"squeue: {answer.last_words}")
-    rows = (line.split(_SEPARATOR, 2) for line in answer.out.splitlines())
-    return [Queued(*row) for row in rows if len(row) == 3]
-
-
-def accounted(site: Site, ids: Iterable[str], cluster: str = "", user: int | None = None) -> list[Row]:
-    """Those of `ids` that the accounting knows of a user; none where there is no accounting. Raises CannotAsk.
-
-    Their folders are as the accounting stores them, see `stored`.
-    """
-    fields = "JobIDRaw,State,Reason,WorkDir"
-    answer = ask(
-        site,
-        [
-            "sacct",
-            "--noheader",
-            "--parsable2",
-            f"--delimiter={_SEPARATOR}",
-            "--allocations",
-            "--duplicates",
-            f"--user={os.getuid() if user is None else user}",
-            f"--jobs={','.join(ids)}",
-            f"--format={fields}",
-            *cluster_option(cluster),
-        ],
-    )
-    if answer.good:
-        return list(_rows(answer.out))
-    if "disabled" in answer.err or (answer.status is None and "cannot run" in answer.err):
-        return []
-    raise CannotAsk(f"sacct: {answer.last_words}")
-
-
-def _rows(text: str) -> Iterable[Row]:
-    for line in text.split("\n"):
-        parts = line.split(_SEPARATOR)
-        if len(parts) == 4 and parts[0].isdigit():
-            # `CANCELLED by 1000` names who; flags follow with a comma
-            yield Row(parts[0], parts[1].split(" ")[0].split(",")[0].rstrip("+"), parts[2], parts[3])
 
 
 def jobs(runs: list[Run], site: Site) -> dict[str, Job]:
@@ -148,12 +61,10 @@ def _of_cluster(runs: list[Run], site: Site, cluster: str) -> dict[str, Job]:
         if run.job is None and (job := claimed(run) or by_folder.get(str(run.folder), "")):
             accept(run, job, cluster)
             run = read_run(run.folder) or run
-        row = _newest(rows, run, str(run.folder))
-        if row is None and run.job is not None and (job := claimed(run)) not in ("", run.job["id"]):
-            # what sbatch, or a wrapper of it, printed was not the job's id
+        if run.job is not None and (job := _successor(run, rows)):
             accept(run, job, cluster)
             run = read_run(run.folder) or run
-            row = _newest(rows, run, str(run.folder))
+        row = _newest(rows, run, str(run.folder))
         if row is not None:
             found[run.id] = _job(row)
         elif run.job is not None:
@@ -165,27 +76,54 @@ def _of_cluster(runs: list[Run], site: Site, cluster: str) -> dict[str, Job]:
     return found
 
 
+def _successor(run: Run, rows: list[Row]) -> str:
+    """A later job of the run than the one written down: it was submitted by the last one, has started as the run,
+    or was misprinted by sbatch or a wrapper of it. Empty when there is none.
+    """
+    job = run.job or {}
+    known = {str(job.get("id")), *(str(old.get("id")) for old in job.get("earlier", []))}
+    shown = {row.job for row in rows if row.folder == str(run.folder)}
+    for later in (handed_on(run), claimed(run)):
+        # a job that Slurm has forgotten counts when nothing is known of the other either
+        if later and later not in known and (later in shown or not known & shown):
+            return later
+    return ""
+
+
 def _newest(rows: list[Row], run: Run, folder: str) -> Row | None:
     """The last row of the run's job in `folder`; a requeued job has a row for each start in the accounting."""
     if run.job is None:
         return None
-    matching = [row for row in rows if row.job == run.job["id"] and row.folder == folder]
+    job = str(run.job["id"])
+    matching = [row for row in rows if job in (row.job, row.name) and row.folder == folder]
     return matching[-1] if matching else None
-
-
-def stored(folder: Path) -> str:
-    """A folder as the accounting stores it: slurmctld writes a backtick for each double quote (seen on 24.11)."""
-    return str(folder).replace('"', "`")
 
 
 def _job(row: Row) -> Job:
     if row.state in QUEUED:
-        return Job("queued", note=f"waiting: {row.reason}" if row.reason not in ("", "None") else "")
-    if row.state in RUNNING:
-        return Job("running")
-    if row.state not in _ENDS:
-        return Job("unknown", note=f"Slurm says {row.state}")
-    end = _ENDS[row.state]
-    if row.reason == "DependencyNeverSatisfied":
-        return Job("ended", end, "the run it was to come after did not complete")
-    return Job("ended", end, f"Slurm says {row.state}" if end else "")
+        note = f"waiting: {row.reason}" if row.reason not in ("", "None") else ""
+        found = Job("queued", note=note)
+    elif row.state in RUNNING:
+        found = Job("running")
+    elif row.state not in _ENDS:
+        found = Job("unknown", note=f"Slurm says {row.state}")
+    else:
+        end = _ENDS[row.state]
+        note = f"Slurm says {row.state}" if end else ""
+        if row.reason == "DependencyNeverSatisfied":
+            note = "the run it was to come after did not complete"
+        found = Job("ended", end, note)
+    return replace(found, word=row.state, reason=row.reason, begins=row.begins, after=row.after, by=row.by)
+
+
+def explained(run: Run, site: Site) -> Job:
+    """The run's job with what only the accounting knows: who cancelled it, the reason of its end."""
+    job = jobs([run], site)[run.id]
+    run = read_run(run.folder) or run
+    if job.state != "ended" or job.by or run.job is None or not str(run.job["id"]).isdigit():
+        return job
+    try:
+        row = _newest(accounted(site, [run.job["id"]], run.job.get("cluster", "")), run, stored(run.folder))
+    except CannotAsk:
+        return job
+    return replace(job, by=row.by) if row else job

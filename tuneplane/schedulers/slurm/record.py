@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from tuneplane.files import write_json
-from tuneplane.runs.folder import JOB_FILE, SUBMISSION_FILE, Run
+from tuneplane.runs.attempt import exit_record
+from tuneplane.runs.folder import JOB_FILE, SUBMISSION_FILE, Run, before
 
 CLAIM_FILE = "job.id"
 
@@ -16,7 +18,7 @@ def claimed(run: Run) -> str:
         text = (run.folder / CLAIM_FILE).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-    return text if text.isascii() and text.isdigit() else ""
+    return text if re.fullmatch(r"[0-9]+(_[0-9]+)?", text) else ""
 
 
 def note(run: Run, state: str, why: str) -> None:
@@ -25,9 +27,16 @@ def note(run: Run, state: str, why: str) -> None:
 
 
 def accept(run: Run, job: str, cluster: str) -> None:
-    """Record the job that the run has become; cluster is empty where only one is known."""
-    write_json(
-        run.folder / JOB_FILE,
-        {"scheduler": "slurm", "id": job, "cluster": cluster, "submitted": int(time.time())},
-    )
+    """Record the job that the run has become; cluster is empty where only one is known. Jobs that it was before stay
+    under `earlier`, the first first.
+    """
+    data = {"scheduler": "slurm", "id": job, "cluster": cluster, "submitted": int(time.time())}
+    write_json(run.folder / JOB_FILE, data | before(run.job))
     (run.folder / SUBMISSION_FILE).unlink(missing_ok=True)
+
+
+def handed_on(run: Run) -> str:
+    """The id of the job that the last attempt submitted as its successor, empty without one."""
+    attempts = run.attempts()
+    word, _, job = str(exit_record(attempts[-1]).get("next", "") if attempts else "").partition(":")
+    return job if word == "successor" and job.isascii() and job.isdigit() else ""

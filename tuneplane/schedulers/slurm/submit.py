@@ -14,8 +14,8 @@ from tuneplane.runs.folder import SCRIPT_FILE, Run
 from tuneplane.schedulers import Wishes
 from tuneplane.schedulers.slurm.after import dependency
 from tuneplane.schedulers.slurm.commands import Answer, ask
-from tuneplane.schedulers.slurm.query import CannotAsk, queue
 from tuneplane.schedulers.slurm.record import accept, claimed, note
+from tuneplane.schedulers.slurm.rows import CannotAsk, queue
 from tuneplane.sites.model import Site
 
 _PARSABLE = re.compile(r"([1-9][0-9]*)(?:;([A-Za-z0-9_.-]+))?", re.ASCII)
@@ -36,17 +36,17 @@ def submit(run: Run, site: Site, wishes: Wishes) -> None:
     if answer.good and plain:
         accept(run, plain[1], plain[2] or "")
         return
-    named = _named(answer.out)
+    named = named_jobs(answer.out)
     found = _lookup(run, site, named)
     if found:
         accept(run, *found)
         return
-    if found is not None and _refused(answer):
+    if found is not None and refused(answer):
         note(run, "refused", f"sbatch: {answer.last_words}")
         raise SchedulerError.of(f"Slurm did not take the job: {answer.last_words}", str(run.folder))
-    note(run, "uncertain", _doubt(answer))
+    note(run, "uncertain", doubt(answer))
     raise SchedulerError.of(
-        f"it is not known whether Slurm took {run.id}: {_doubt(answer)}",
+        f"it is not known whether Slurm took {run.id}: {doubt(answer)}",
         str(run.folder),
         hint=f"tp job status {run.id}    (do not submit again before it says)",
     )
@@ -59,7 +59,13 @@ def _command(run: Run, site: Site, wishes: Wishes) -> list[str]:
     return ["sbatch", "--parsable", f"--chdir={run.folder}", *options, SCRIPT_FILE]
 
 
-def _named(text: str) -> dict[str, str]:
+def plain_answer(answer: Answer) -> str:
+    """The job's id where sbatch took it and said nothing else; empty otherwise."""
+    match = _PARSABLE.fullmatch(answer.out.strip())
+    return match[1] if answer.good and match else ""
+
+
+def named_jobs(text: str) -> dict[str, str]:
     """Job id → cluster of every line that looks like one: a site's wrapper may print more around it."""
     lines = filter(None, (_PARSABLE.fullmatch(line.strip()) for line in text.splitlines()))
     return {match[1]: match[2] or "" for match in lines}
@@ -86,12 +92,13 @@ def _lookup(run: Run, site: Site, named: dict[str, str]) -> tuple[str, str] | tu
     return ()
 
 
-def _refused(answer: Answer) -> bool:
+def refused(answer: Answer) -> bool:
     """Whether the job was certainly not taken, given that Slurm shows none."""
     return answer.status is not None and answer.status > 0 and not _MAYBE_SENT.search(answer.err)
 
 
-def _doubt(answer: Answer) -> str:
+def doubt(answer: Answer) -> str:
+    """Why it is not known whether the job was taken."""
     if answer.status is None:
         return answer.last_words
     return f"sbatch ended with {answer.status} and named no job" if answer.good else answer.last_words
