@@ -136,7 +136,7 @@ def test_another_version(audit: Audit) -> None:
 def test_the_copy_that_slurm_has(audit: Audit) -> None:
     """It is what runs; the run folder's own has been edited since."""
     (audit.bin / "kept").write_bytes(audit.script.read_bytes())
-    (audit.bin / "rows").write_text(f"12\x1fRUNNING\x1fNone\x1f{audit.run}\n")
+    (audit.bin / "rows").write_text(f"12\x1f12\x1fRUNNING\x1fNone\x1fN/A\x1f(null)\x1f{audit.run}\n")
     audit.play("squeue", f"cat {audit.bin}/rows")
     audit.play("scontrol", f"cat {audit.bin}/kept")
     audit.compared("Slurm's copy")

@@ -38,7 +38,7 @@ open("key", "w").write(key)
 
 
 def pools(timeout=20.0, launch=1, servers=2):
-    server = {"words": ["python3", "serve.py", "{HOST}", "{PORT}"], "ready": "/health", "timeout": timeout}
+    server = {"words": ["python3", "serve.py", "{host}", "{port}"], "ready": "/health", "timeout": timeout}
     return json.dumps(
         [
             {"name": "trainer", "nodes": launch, "cpus": 1, "gpus": 0, "processes": 1},

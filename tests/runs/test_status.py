@@ -171,6 +171,9 @@ def test_the_cap_and_the_wish_of_a_run_that_waits(tmp_path: Path) -> None:
     found.plan["resume"] = {"attempts": 20}
     (tmp_path / "requeue.json").write_text('{"attempt": 1}')
     assert judge(found, QUEUED).why == "attempt 2 of 20 waits: requeued by its owner"
+    # a job asked for by hand begins to count anew
+    (tmp_path / "first").write_text("5\n")
+    assert judge(found, QUEUED).why.startswith("attempt 2 of 24 waits")
 
 
 @pytest.mark.parametrize(("ago", "late"), [(5, False), (170, False), (190, True)])

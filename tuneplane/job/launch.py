@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional
 
 from tuneplane.job import processes
-from tuneplane.job.failure import first_rank, tail
+from tuneplane.job.failure import first_rank
 from tuneplane.job.outcome import Outcome
 from tuneplane.job.work import COMMAND, Scene
 
@@ -13,7 +13,12 @@ from tuneplane.job.work import COMMAND, Scene
 RANKS_SECONDS = 600.0
 
 # What ranks say that failed only because one elsewhere did, and how long the node of that one is given to speak first.
-_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "remote process exited", "Broken pipe")
+_LOST_PEER = (
+    b"Connection closed by peer",
+    b"Connection reset by peer",
+    b"remote process exited",
+    b"Broken pipe",
+)
 FIRST_SECONDS = 1.0
 
 
@@ -78,14 +83,13 @@ class Launch:
         """Whether ranks here complain of others, which may be on another node."""
         if self._scene.pool.nodes == 1:
             return False
-        return any(said in line for line in tail(self._log()) for said in _LOST_PEER)
-
-    def _log(self) -> str:
-        return self._scene.records.log_path(self._scene.place.rank)
+        end = self._scene.records.end_of_log()
+        return any(said in end for said in _LOST_PEER)
 
     def _by_rank(self, end: Outcome) -> Outcome:
         """A launcher ends with 1 whatever happened; what its summary says of the first rank is the truth."""
-        first = first_rank(self._log())
+        records = self._scene.records
+        first = first_rank(records.log_path(self._scene.place.rank))
         if first is None:
             return end
         how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"

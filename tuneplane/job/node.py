@@ -88,8 +88,10 @@ class Node:
 
     def _patience(self) -> float:
         busy = self._team.go is None or self._team.verdict is not None or self._crew.stopping
-        starting = self._work is not None and self._phase != "running"
-        return SOON_SECONDS if busy or starting else self._loop.longest_step
+        if self._work is not None:
+            # Something is being started, or the main program has just ended.
+            busy = busy or self._phase != "running" or self._crew.pid(self._work.main()) is None
+        return SOON_SECONDS if busy else self._loop.longest_step
 
     def _step(self) -> None:
         if self._loop.stops and self._told is None:
@@ -149,6 +151,9 @@ class Node:
         self._crew.collect()
         if self._decided is None and self._why is None:
             self._guarded(lambda: self._decide(work, work.poll(now)))
+        if self._why is not None and self._crew.pid(work.main()) is None:
+            # What only served the main program may have less time.
+            self._crew.stop(now, work.grace())
         if (self._decided is not None or self._why is not None) and self._crew.gone(now):
             work.release()
             self._finish(self._decided or self._stopped(work))

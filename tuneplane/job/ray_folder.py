@@ -16,8 +16,6 @@ class RayFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         os.mkdir(path, 0o700)
-        # Through the link or not, /tmp's sticky bit and this owner keep others out from now on.
-        os.chmod(path, 0o700)
 
     def remove(self) -> None:
         """Remove it with all that Ray left in it."""

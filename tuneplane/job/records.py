@@ -41,6 +41,13 @@ class Records:
         """Where the log of a node lies."""
         return os.path.join(self.folder, f"node-{rank}.log")
 
+    def end_of_log(self) -> bytes:
+        """The last 64 KiB of this node's log; empty when it cannot be read."""
+        try:
+            return os.pread(self.log, 65536, max(0, os.fstat(self.log).st_size - 65536))
+        except OSError:
+            return b""
+
     def say(self, text: str) -> None:
         """One line of the supervisor's own in the node's log."""
         if self.log >= 0:

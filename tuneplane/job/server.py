@@ -22,7 +22,7 @@ class Serving:
         assert server is not None
         url = scene.go.servers[scene.pool.name][scene.place.rank - scene.pool.first]
         port = url.rpartition(":")[2]
-        words = [word.replace("{HOST}", scene.own).replace("{PORT}", port) for word in server.words]
+        words = [word.replace("{host}", scene.own).replace("{port}", port) for word in server.words]
         scene.crew.start(SERVER, words, scene.environment)
         scene.phase("serving")
 
