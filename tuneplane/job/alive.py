@@ -9,7 +9,7 @@ from typing import Optional
 from tuneplane.job.records import Records
 
 ALIVE = "alive.json"
-CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 5.0
 
 
 class Alive:
@@ -39,4 +39,5 @@ class Alive:
     def _work(self) -> None:
         while self._asked.wait() and not self._over:
             self._asked.clear()
-            self._records.write_json(ALIVE, {"t": round(time.time(), 3), "phase": self._phase})
+            sign = {"t": round(time.time(), 3), "phase": self._phase}
+            self._records.write_json(ALIVE, sign, lasting=False)

@@ -45,7 +45,7 @@ trap 'tp_interrupted=1; [ -z "$tp_child" ] || kill -USR2 "$tp_child" 2>/dev/null
 tp_fail() {
     printf 'tuneplane: node %s (%s): %s\n' "$TUNEPLANE_NODE_RANK" "${SLURMD_NODENAME-}" "$1" >&2
     tp_verdict="{\"code\":1,\"node\":$TUNEPLANE_NODE_RANK,\"host\":\"${SLURMD_NODENAME-}\",\"signal\":null"
-    tp_verdict="$tp_verdict,\"reason\":\"preflight\",\"message\":\"$1\"}"
+    tp_verdict="$tp_verdict,\"reason\":\"preflight\",\"message\":\"$1\",\"rank\":null,\"phase\":\"preflight\",\"tail\":[]}"
     tp_attempt=$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT
     (set -C && printf '1\n%s\n' "$tp_verdict" >"$tp_attempt/verdict") 2>/dev/null
 }

@@ -9,6 +9,7 @@ from typing import Callable, List, Optional
 
 from tuneplane.job import wire
 from tuneplane.job.loop import Loop
+from tuneplane.job.ports import Offer
 from tuneplane.job.wire import Channel, Message
 
 # How long a connection may take to say who it is, and how many may be at it.
@@ -17,17 +18,17 @@ MOST_STRANGERS = 1024
 
 
 class Member:
-    """A node that has joined; `started` in unix seconds by its own clock, `port` is one it holds for what it runs."""
+    """A node that has joined; `started` in unix seconds by its own clock."""
 
     def __init__(
-        self, channel: Channel, rank: int, host: str, started: float, address: str, port: int
+        self, channel: Channel, rank: int, host: str, started: float, address: str, offer: Offer
     ) -> None:
         self.channel = channel
         self.rank = rank
         self.host = host
         self.started = started
         self.address = address
-        self.port = port
+        self.offer = offer
         self.phase = "rendezvous"
 
 
@@ -99,8 +100,9 @@ class Door:
         channel.send(self._loop.now, type="welcome", proof=wire.proof(self._token, "head", nonce))
         started = hello.get("started")
         began = float(started) if isinstance(started, (int, float)) else time.time()
-        address, port = str(hello.get("address")), hello.get("port")
-        self._enter(Member(channel, rank, host, began, address, port if isinstance(port, int) else 0))
+        ports = hello.get("port"), hello.get("first"), hello.get("last")
+        offer = Offer(*(port if isinstance(port, int) else 0 for port in ports))
+        self._enter(Member(channel, rank, host, began, str(hello.get("address")), offer))
 
     def _refuse(self, stranger: _Stranger, why: str) -> None:
         self._note(why)

@@ -8,6 +8,7 @@ from typing import Dict, Mapping, Optional
 from tuneplane.job.address import interface_of
 from tuneplane.job.options import Options
 from tuneplane.job.pools import variable
+from tuneplane.job.records import WARNING
 from tuneplane.job.rendezvous import Go
 
 # torch 2.13 reads PET_* as if they were its options; an MPI that finds the others believes that it was started by
@@ -36,7 +37,7 @@ def command_environment(
     result = {k: v for k, v in given.items() if k not in _OTHERS_RANKS and not k.startswith(unwanted)}
     result["TUNEPLANE_HEAD_ADDRESS"] = go.address
     result["TUNEPLANE_HEAD_PORT"] = str(go.user_port)
-    result["TUNEPLANE_WARNING_FILE"] = os.path.join(folder, "warning")
+    result["TUNEPLANE_WARNING_FILE"] = os.path.join(folder, WARNING)
     theirs = given.get("PYTHONPATH", "")
     result["PYTHONPATH"] = helper + (os.pathsep + theirs if theirs else "")
     result.setdefault("PYTHONDONTWRITEBYTECODE", "1")

@@ -12,6 +12,7 @@ from tuneplane.job.head import STOP_MARGIN_SECONDS
 from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import LAUNCH_FAILED, Outcome, Verdict, launch_failure, read_verdict, verdict_of
+from tuneplane.job.ports import Offer
 from tuneplane.job.records import Records
 from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, find, read_go, secret
 from tuneplane.job.roster import Entry
@@ -29,16 +30,16 @@ class Follower:
     """A node other than 0. `go`, `stages`, `verdict`, `trouble` and `final` are what it tells its own node."""
 
     def __init__(
-        self, loop: Loop, options: Options, place: Place, records: Records, address: str, port: int
+        self, loop: Loop, options: Options, place: Place, records: Records, address: str, offer: Offer
     ) -> None:
-        """`address` is how the others reach this node, `port` one that it holds for what it runs."""
+        """`address` is how the others reach this node."""
         self.go: Optional[Go] = None
         self.verdict: Optional[Verdict] = None
         self.trouble: Optional[Outcome] = None
         self.final: Optional[int] = None
         self.refused = False
         self.stages: Set[str] = set()
-        self._address, self._port = address, port
+        self._address, self._offer = address, offer
         self._loop, self._options, self._place, self._records = loop, options, place, records
         self._channel: Optional[Channel] = None
         self._head: Optional[HeadFile] = None
@@ -168,7 +169,7 @@ class Follower:
             rank, host = self._place.rank, self._place.host
             shown = wire.proof(head.token, "node", message["nonce"], rank, host, self._nonce)
             hello = {"rank": rank, "host": host, "nonce": self._nonce, "started": self._records.started}
-            where = {"address": self._address, "port": self._port}
+            where = {"address": self._address, **self._offer._asdict()}
             channel.send(self._loop.now, type="hello", proof=shown, **hello, **where)
         elif kind == "refused" and not self._joined:
             self.refused = True

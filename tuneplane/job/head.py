@@ -11,9 +11,9 @@ from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import Outcome, Verdict, launch_failure, read_outcome, verdict_of
 from tuneplane.job.pools import launch_ranks
-from tuneplane.job.ports import Claim, free_port
+from tuneplane.job.ports import Claim, Offer, free_port
 from tuneplane.job.readiness import Asking, questions_to
-from tuneplane.job.records import Records
+from tuneplane.job.records import WARNING, Records
 from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, secret
 from tuneplane.job.roster import Entry, global_ranks, write_nodes
 
@@ -26,11 +26,12 @@ class Head:
     """Node 0 as the hub of the others.
 
     `go`, `stages`, `verdict`, `trouble` and `final` are what it tells its own node. The stages, of which all nodes
-    hear: `servers` (every server answers), `ray` (Ray's head can be joined), `finish` (the launch ended well).
+    hear: `servers` (every server answers), `ray` (Ray's head can be joined), `warned` (the time limit is near),
+    `finish` (the launch ended well).
     """
 
     def __init__(
-        self, loop: Loop, options: Options, records: Records, held: Claim, head: HeadFile, port: int
+        self, loop: Loop, options: Options, records: Records, held: Claim, head: HeadFile, offer: Offer
     ) -> None:
         self.go: Optional[Go] = None
         self.verdict: Optional[Verdict] = None
@@ -49,11 +50,12 @@ class Head:
         self._notes: List[str] = []
         self._deadline = loop.now + options.rendezvous_timeout
         self._look_at = 0.0
+        self._warning_at = 0.0
         self._stop_until: Optional[float] = None
         self._farewell_until: Optional[float] = None
         # Servers and Ray's other nodes serve until these have ended.
         self._deciding = [0] if options.kind == "ray" else launch_ranks(options.pools)
-        self._own_port = port
+        self._offer = offer
         self._door: Optional[Door] = None
         if options.nodes > 1:
             self._door = Door(loop, held.listener, head.token, self._objection, self._enter, self._note)
@@ -80,8 +82,8 @@ class Head:
     def roster(self) -> List[Entry]:
         """Every node that takes part, by rank."""
         members = [self._members[rank] for rank in sorted(self._members)]
-        return [Entry(0, self._records.host, self._head.address, self._own_port)] + [
-            Entry(member.rank, member.host, member.address, member.port) for member in members
+        return [Entry(0, self._records.host, self._head.address, *self._offer)] + [
+            Entry(member.rank, member.host, member.address, *member.offer) for member in members
         ]
 
     @property
@@ -110,6 +112,7 @@ class Head:
         self._ask()
         self._beat()
         self._alive.beat(self._loop.now, self._phase)
+        self._look_for_warning()
         self._settle()
 
     def _gather(self) -> None:
@@ -164,6 +167,13 @@ class Head:
             failed = launch_failure("server", late.complaint(asking.last_answer(late.rank)))
             if member is not None:
                 self._fail(verdict_of(late.rank, member.host, failed._replace(phase=member.phase)))
+
+    def _look_for_warning(self) -> None:
+        """By a file: a signal to a step of Slurm reaches every process in it."""
+        if "warned" not in self.stages and self._loop.now >= self._warning_at:
+            self._warning_at = self._loop.now + 1.0
+            if self._records.holds(WARNING):
+                self.announce("warned")
 
     def _beat(self) -> None:
         bound = self._options.heartbeat_bound

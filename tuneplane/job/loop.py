@@ -9,9 +9,7 @@ import time
 from typing import Callable, List
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-PASSED_ON = signal.SIGUSR1
-# The time limit or a preemption is near.
-WARNING = signal.SIGUSR2
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Loop:
@@ -27,7 +25,6 @@ class Loop:
         self.longest_step = longest_step
         self.stops: List[int] = []
         self.passed_on: List[int] = []
-        self.warned = False
         self._last = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._wakeup, wakeup_end = socket.socketpair()
@@ -64,12 +61,9 @@ class Loop:
             # What was ignored stays ignored: that is what nohup does with SIGHUP.
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda n, _frame: self.stops.append(n))
-        signal.signal(PASSED_ON, lambda n, _frame: self.passed_on.append(n))
-        signal.signal(WARNING, self._warn)
+        for number in PASSED_ON:
+            signal.signal(number, lambda n, _frame: self.passed_on.append(n))
         signal.signal(signal.SIGCHLD, lambda _n, _frame: None)
-
-    def _warn(self, *_: object) -> None:
-        self.warned = True
 
     def _drain(self) -> None:
         try:

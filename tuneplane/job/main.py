@@ -9,7 +9,7 @@ start --kind process|torchrun|accelerate|ray --nodes N [--option VALUE]… -- WO
 --launcher-words JSON     words for accelerate itself
 --python PATH             the interpreter; --requires WORDS what it must find
 --old-ray allowed|refused whether a Ray without authentication may run
---warning none|signal:NAME   what the ranks get when the supervisor gets SIGUSR2: the time limit is near
+--warning none|signal:NAME   what the ranks get when the file `warning` appears: the time limit is near
 --free JSON, --memlock BYTES|unlimited, --gpu-count HOW, --gpu-vendor NAME   what is checked before anything starts
 --rendezvous-timeout, --heartbeat-bound, --stop-grace SECONDS
 """
@@ -28,7 +28,7 @@ from tuneplane.job.node import Node
 from tuneplane.job.options import Options, read_options
 from tuneplane.job.outcome import LAUNCH_FAILED, launch_failure, verdict_of
 from tuneplane.job.pools import pool_of
-from tuneplane.job.ports import Claim, NoPorts, claim, ephemeral_floor, free_port
+from tuneplane.job.ports import Claim, NoPorts, Offer, claim, ephemeral_floor, free_port
 from tuneplane.job.preflight import first_problem
 from tuneplane.job.processes import adopt_orphans
 from tuneplane.job.ray_ports import ports_needed
@@ -62,7 +62,7 @@ def main(arguments: List[str]) -> int:
         )
         own = own_address(options.nodes, options.interface)
         offered = free_port(held, skip=OFFERED)
-        team = _team(loop, options, place, records, held, own, offered)
+        team = _team(loop, options, place, records, held, own, Offer(offered, held.first, held.last))
     except (Refusal, NoPorts, NoAddress) as refusal:
         return _refuse(records, str(refusal))
     node = Node(loop, options, place, records, team, held, own, offered)
@@ -93,14 +93,14 @@ def _ports(options: Options, place: Place) -> int:
 
 
 def _team(
-    loop: Loop, options: Options, place: Place, records: Records, held: Claim, own: str, offered: int
+    loop: Loop, options: Options, place: Place, records: Records, held: Claim, own: str, offer: Offer
 ) -> Union[Head, Follower]:
     if place.rank != 0:
-        return Follower(loop, options, place, records, own, offered)
+        return Follower(loop, options, place, records, own, offer)
     head, written = publish(records, held, own)
     if not written and options.nodes > 1:
         raise Refusal(f"the head cannot write to `{place.attempt_folder}`")
-    return Head(loop, options, records, held, head, offered)
+    return Head(loop, options, records, held, head, offer)
 
 
 def refuse(why: str) -> int:

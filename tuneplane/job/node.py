@@ -113,7 +113,7 @@ class Node:
             number = self._loop.passed_on.pop(0)
             if self._work is not None:
                 self._crew.send(self._work.main(), number)
-        if self._loop.warned and not self._warned:
+        if "warned" in self._team.stages and not self._warned:
             self._warned = True
             self._records.say("warned: the time limit or a preemption is near")
             self._team.phase("warned")
@@ -127,7 +127,8 @@ class Node:
             os.environ, options, helper_folder(), place.attempt_folder, go, self._own, key
         )
         pool = pool_of(options.pools, place.rank)
-        records.say(f"starting node {place.rank} of {options.nodes} ({place.host}), pool `{pool.name}`")
+        beside = f", pool `{pool.name}`" if len(options.pools) > 1 else ""
+        records.say(f"starting the command on node {place.rank} of {options.nodes} ({place.host}){beside}")
         scene = Scene(
             options,
             place,

@@ -33,6 +33,14 @@ class Claim(NamedTuple):
     ports: Tuple[int, ...]
 
 
+class Offer(NamedTuple):
+    """What the others know of a node's ports: one that it keeps for what it runs, and the range that it claimed."""
+
+    port: int
+    first: int
+    last: int
+
+
 def ephemeral_floor() -> int:
     """The lowest port that the kernel hands out by itself; 32768, Linux's default, where it does not say."""
     try:

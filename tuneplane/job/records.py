@@ -15,6 +15,8 @@ from tuneplane.job.failure import tail
 from tuneplane.job.outcome import Outcome, Verdict, read_verdict
 
 VERDICT = "verdict"
+# The batch script creates it when the time limit or a preemption is near.
+WARNING = "warning"
 
 
 class Records:
@@ -91,10 +93,13 @@ class Records:
         record = {"rank": rank, "host": host, **times, **end, "message": outcome.message}
         self.write_json(f"node-{rank}.json", record)
 
-    def write_json(self, name: str, data: Dict[str, Any], mode: int = 0o666) -> bool:
-        """Write a file whole: under another name, flushed to the server, then renamed. False when it failed."""
+    def write_json(self, name: str, data: Dict[str, Any], mode: int = 0o666, lasting: bool = True) -> bool:
+        """Write a file whole: under another name, flushed to the server, then renamed. False when it failed.
+
+        One that is not `lasting` is soon written again, so nobody waits for the disk.
+        """
         try:
-            temporary = self._temporary(name, (json.dumps(data) + "\n").encode(), mode)
+            temporary = self._temporary(name, (json.dumps(data) + "\n").encode(), mode, lasting)
             try:
                 os.replace(temporary, os.path.join(self.folder, name))
             except OSError:
@@ -139,10 +144,17 @@ class Records:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _temporary(self, name: str, content: bytes, mode: int) -> str:
+    def holds(self, name: str) -> bool:
+        """Whether there is such a file, by a listing of the folder as for the verdict."""
+        try:
+            return name in os.listdir(self.folder)
+        except OSError:
+            return False
+
+    def _temporary(self, name: str, content: bytes, mode: int, lasting: bool = True) -> str:
         path = os.path.join(self.folder, f".{name}.{os.getpid()}.{secrets.token_hex(6)}")
         try:
-            _write(path, content, os.O_CREAT | os.O_EXCL, mode)
+            _write(path, content, os.O_CREAT | os.O_EXCL, mode, lasting)
         except OSError:
             _remove(path)
             raise
@@ -157,13 +169,14 @@ def _link_or_create(source: str, path: str, content: bytes) -> None:
             _write(path, content, os.O_CREAT | os.O_EXCL, 0o666)
 
 
-def _write(path: str, content: bytes, flags: int, mode: int) -> None:
-    """Write all of `content` and have the server take it: quotas and full disks show at the latest then."""
+def _write(path: str, content: bytes, flags: int, mode: int, lasting: bool = True) -> None:
+    """Write all of `content`; if `lasting`, have the server take it: quotas and full disks show at the latest then."""
     handle = os.open(path, os.O_WRONLY | flags, mode)
     try:
         while content:
             content = content[os.write(handle, content) :]
-        os.fsync(handle)
+        if lasting:
+            os.fsync(handle)
     finally:
         os.close(handle)
 

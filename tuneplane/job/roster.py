@@ -10,12 +10,16 @@ from tuneplane.job.records import Records
 
 
 class Entry(NamedTuple):
-    """A node: its address, and a port that it holds for what it runs (its server, or Ray's node manager)."""
+    """A node: its address, and a port that it holds for what it runs (its server, or Ray's node manager);
+    all its ports lie between first and last.
+    """
 
     rank: int
     host: str
     address: str
     port: int
+    first: int
+    last: int
 
 
 def global_ranks(options: Options, rank: int) -> List[int]:
@@ -39,6 +43,8 @@ def write_nodes(
             "rank": entry.rank,
             "host": entry.host,
             "address": entry.address,
+            "first": entry.first,
+            "last": entry.last,
             "pool": pool_of(options.pools, entry.rank).name,
             "ranks": ranks.get(entry.rank, []),
         }

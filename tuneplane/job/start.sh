@@ -45,6 +45,17 @@ phase() {
         >>"$tp_folder/phases.jsonl" || say "cannot write phases.jsonl"
 }
 
+# The end of the log as JSON strings.
+last_lines() {
+    tail -n 20 "$tp_folder/node-$tp_node.log" 2>/dev/null | {
+        tp_comma=
+        while IFS= read -r tp_line; do
+            printf '%s"%s"' "$tp_comma" "$(json "$tp_line")"
+            tp_comma=', '
+        done
+    }
+}
+
 # finish CODE SIGNAL REASON MESSAGE: record how the node ended, and with it the run.
 finish() {
     [ "$1" = 0 ] || say "$4"
@@ -57,6 +68,7 @@ finish() {
         [ -z "$tp_running" ] || phase ended ", \"code\": $1, \"reason\": \"$3\""
         tp_who="\"node\": $tp_node, \"host\": \"$(json "$tp_host")\""
         [ "$1" != 0 ] || tp_who='"node": null, "host": null'
+        tp_end="$tp_end, \"rank\": null, \"phase\": \"${tp_phase:-preflight}\", \"tail\": [$([ "$1" = 0 ] || last_lines)]"
         claim_verdict "$1" "{$tp_who, $tp_end}"
     fi
     exit "$1"
@@ -174,8 +186,20 @@ supervise() {
     tp_pid=$!
     tp_target=${tp_session:+-}$tp_pid
     phase running
+    tp_phase=running
     [ -z "$tp_told" ] || signal_command TERM
+    # the batch script says it by a file: a signal to a step of Slurm reaches every process in it
+    (
+        trap - USR1 USR2
+        until [ -e "$tp_folder/warning" ]; do
+            sleep 1
+            kill -0 "$tp_self" 2>/dev/null || exit 0
+        done
+        kill -USR2 "$tp_self"
+    ) >/dev/null 2>&1 3>&- &
+    tp_watcher=$!
     await
+    kill "$tp_watcher" 2>/dev/null
     [ -z "$tp_session" ] || signal_command KILL
     [ -z "$tp_killer" ] || kill "$tp_killer" 2>/dev/null
     judge
@@ -242,6 +266,7 @@ trap 'on_stop TERM' TERM
 trap 'on_stop INT' INT
 trap 'pass_on USR1' USR1
 trap on_warning USR2
+tp_self=$$
 if (: >>"$tp_folder/node-$tp_rank.log") 2>/dev/null; then
     exec >>"$tp_folder/node-$tp_rank.log" 2>&1
     tp_logging=1
