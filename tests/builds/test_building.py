@@ -423,7 +423,11 @@ class Queue:
         play(place.bin, "sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
 
     def show(self, state: str, reason: str = "None") -> None:
-        line = f"printf '7\\037\\037{state}\\037{reason}\\037N/A\\037(null)\\037%s\\n' {sh(self.work)}" if state else ":"
+        line = (
+            f"printf '7\\037\\037{state}\\037{reason}\\037N/A\\037(null)\\037%s\\n' {sh(self.work)}"
+            if state
+            else ":"
+        )
         play(self.place.bin, "squeue", line)
 
     def run(self) -> int:

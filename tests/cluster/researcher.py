@@ -185,7 +185,7 @@ class Researcher:
         def there() -> bool:
             if not (found := all(place.exists() for place in places)):
                 facts = self.status(run)
-                assert facts["state"] in LIVE, (facts, self.log(run))
+                assert facts["state"] in LIVE, f"{facts}\n{self.log(run)}"
             return found
 
         until(there, f"{run} has written {', '.join(names)}", timeout, 0.3)

@@ -253,7 +253,7 @@ def test_a_planted_scratch_folder_is_never_used(contained: Contained, what: str)
     assert verdict == [
         "1",
         '{"code":1,"node":3,"host":"n7","signal":null,"reason":"preflight",'
-        '"message":"its scratch folder is there already or cannot be made"}',
+        '"message":"its scratch folder is there already or cannot be made","rank":null,"phase":"preflight","tail":[]}',
     ]
     assert not list(contained.seen.iterdir())
     assert os.listdir(victim) == ["precious"] and os.path.lexists(contained.scratch)

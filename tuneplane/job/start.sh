@@ -254,7 +254,7 @@ done
 tp_started=$(date +%s)
 tp_rank=$TUNEPLANE_NODE_RANK tp_host=${SLURMD_NODENAME:-$(uname -n)}
 tp_folder=$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT
-tp_pid='' tp_told='' tp_killer='' tp_running='' tp_logging='' tp_warned=''
+tp_pid='' tp_told='' tp_killer='' tp_running='' tp_logging='' tp_warned='' tp_phase=''
 if [ -z "$TUNEPLANE_RUN_DIR" ] || [ -z "$TUNEPLANE_ATTEMPT" ] || [ ! -d "$tp_folder" ]; then
     tp_bad=$tp_folder tp_folder=
     refuse "there is no folder \`$tp_bad\` (TUNEPLANE_RUN_DIR, TUNEPLANE_ATTEMPT)"
