@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tuneplane.job.gpus import devices_problem, tool_problem, visible_problem
+from tuneplane.job.checks.gpus import devices_problem, tool_problem, visible_problem
 
 
 @pytest.fixture

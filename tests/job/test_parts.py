@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tuneplane.job import address, options, records, settings
+from tuneplane.job import options, records, settings
 from tuneplane.job.outcome import Verdict, of_wait_status
-from tuneplane.job.wire import Channel, is_proof, proof
+from tuneplane.job.team import address
+from tuneplane.job.team.wire import Channel, is_proof, proof
 
 
 def test_addresses():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tuneplane.job import ports
+from tuneplane.job.team import ports
 
 FLOOR = 32768
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tuneplane.job import preflight
-from tuneplane.job.preflight import Host, Needs, first_problem, readable
+from tuneplane.job.checks import preflight
+from tuneplane.job.checks.preflight import Host, Needs, first_problem, readable
 
 MUCH = 1 << 50
 

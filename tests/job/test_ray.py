@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.job.fakes import interpreter, ray
-from tuneplane.job.ray_check import shortfall
-from tuneplane.job.ray_folder import RayFolder, folder_path
+from tuneplane.job.kinds.ray_check import shortfall
+from tuneplane.job.kinds.ray_folder import RayFolder, folder_path
 
 DRIVER = 'echo $$ >up; while ! [ -e go ]; do sleep 0.02; done; exit "$(cat go)"'
 TWO = '[{"name": "trainer", "nodes": 1, "cpus": 4, "gpus": 2, "processes": 1}, {"name": "teacher", "nodes": 2, "cpus": 3, "gpus": 1, "processes": 1}]'

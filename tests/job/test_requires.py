@@ -11,7 +11,7 @@ from job.conftest import old_python
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tuneplane.job.requires import installed, unmet
+from tuneplane.job.checks.requires import installed, unmet
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLAUSES = [
@@ -124,7 +124,7 @@ def test_the_oldest_python_says_the_same() -> None:
         pytest.skip("there is no Python 3.8 here")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from tuneplane.job.requires import unmet\n"
+        "from tuneplane.job.checks.requires import unmet\n"
         "for line in sys.stdin.read().split('\\n'):\n"
         "    clause, version = line.split(' ')\n"
         "    print(int(unmet('torch' + clause, lambda _: version) == ''), end='')\n"

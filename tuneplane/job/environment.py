@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Dict, Mapping, Optional
 
-from tuneplane.job.address import interface_of
 from tuneplane.job.options import Options
-from tuneplane.job.pools import variable
 from tuneplane.job.records import WARNING
-from tuneplane.job.rendezvous import Go
+from tuneplane.job.team.address import interface_of
+from tuneplane.job.team.pools import variable
+from tuneplane.job.team.rendezvous import Go
 
 # torch 2.13 reads PET_* as if they were its options; an MPI that finds the others believes that it was started by
 # one and waits for its peers.

@@ -20,23 +20,23 @@ import os
 from typing import List, Optional, Union
 
 from tuneplane.job import settings
-from tuneplane.job.address import NoAddress, own_address
-from tuneplane.job.follower import Follower
-from tuneplane.job.head import Head
+from tuneplane.job.checks.preflight import first_problem
+from tuneplane.job.checks.requires import unmet
+from tuneplane.job.kinds.ray_ports import ports_needed
+from tuneplane.job.kinds.ray_version import ray_problem
 from tuneplane.job.loop import Loop
 from tuneplane.job.node import Node
 from tuneplane.job.options import Options, read_options
 from tuneplane.job.outcome import LAUNCH_FAILED, launch_failure, verdict_of
-from tuneplane.job.pools import pool_of
-from tuneplane.job.ports import Claim, NoPorts, Offer, claim, ephemeral_floor, free_port
-from tuneplane.job.preflight import first_problem
 from tuneplane.job.processes import adopt_orphans
-from tuneplane.job.ray_ports import ports_needed
-from tuneplane.job.ray_version import ray_problem
 from tuneplane.job.records import Records, complain
-from tuneplane.job.rendezvous import OFFERED, beat_interval, publish
-from tuneplane.job.requires import unmet
 from tuneplane.job.settings import Place, Refusal
+from tuneplane.job.team.address import NoAddress, own_address
+from tuneplane.job.team.follower import Follower
+from tuneplane.job.team.head import Head
+from tuneplane.job.team.pools import pool_of
+from tuneplane.job.team.ports import Claim, NoPorts, Offer, claim, ephemeral_floor, free_port
+from tuneplane.job.team.rendezvous import OFFERED, beat_interval, publish
 
 
 def main(arguments: List[str]) -> int:

@@ -9,18 +9,18 @@ from typing import Callable, Optional, Union
 from tuneplane.job import processes
 from tuneplane.job.crew import CouldNotStart, Crew
 from tuneplane.job.environment import command_environment, helper_folder
-from tuneplane.job.follower import Follower
-from tuneplane.job.head import Head
-from tuneplane.job.kinds import work_of
+from tuneplane.job.kinds.table import work_of
+from tuneplane.job.kinds.work import Scene, Work
 from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import LAUNCH_FAILED, Outcome, launch_failure, signal_name, verdict_of
-from tuneplane.job.pools import pool_of
-from tuneplane.job.ports import Claim
 from tuneplane.job.records import Records, complain
-from tuneplane.job.rendezvous import Go
 from tuneplane.job.settings import Place
-from tuneplane.job.work import Scene, Work
+from tuneplane.job.team.follower import Follower
+from tuneplane.job.team.head import Head
+from tuneplane.job.team.pools import pool_of
+from tuneplane.job.team.ports import Claim
+from tuneplane.job.team.rendezvous import Go
 
 # How often to look while something is about to happen; otherwise only signals and the heartbeat wake us.
 SOON_SECONDS = 0.05

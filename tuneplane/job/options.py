@@ -7,9 +7,9 @@ import signal
 import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from tuneplane.job.pools import Pool, read_pools
-from tuneplane.job.preflight import Needs
+from tuneplane.job.checks.preflight import Needs
 from tuneplane.job.settings import Refusal
+from tuneplane.job.team.pools import Pool, read_pools
 
 KINDS = ("process", "torchrun", "accelerate", "ray")
 

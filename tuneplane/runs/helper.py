@@ -17,7 +17,8 @@ def helper() -> Snapshot:
         "tuneplane/__init__.py": package / "__init__.py",
         "tuneplane/report.py": package / "report.py",
     }
-    for module in sorted((package / "job").glob("*.py")):
-        if module.name != "supervise.py":
-            files[f"tuneplane/job/{module.name}"] = module
+    for module in sorted((package / "job").rglob("*.py")):
+        name = module.relative_to(package).as_posix()
+        if name != "job/supervise.py":
+            files[f"tuneplane/{name}"] = module
     return Snapshot.of({name: file.read_bytes() for name, file in files.items()})

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
 
-from tuneplane.job import gpus
+from tuneplane.job.checks import gpus
 
 CANARY = "canary"
 # A filesystem that remembers may show the canary late; one that hangs must not hang the job.

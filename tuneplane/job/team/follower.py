@@ -7,17 +7,17 @@ import socket
 import time
 from typing import List, Optional, Set
 
-from tuneplane.job import wire
-from tuneplane.job.head import STOP_MARGIN_SECONDS
 from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import LAUNCH_FAILED, Outcome, Verdict, launch_failure, read_verdict, verdict_of
-from tuneplane.job.ports import Offer
 from tuneplane.job.records import Records
-from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, find, read_go, secret
-from tuneplane.job.roster import Entry
 from tuneplane.job.settings import Place
-from tuneplane.job.wire import Channel, Message
+from tuneplane.job.team import wire
+from tuneplane.job.team.head import STOP_MARGIN_SECONDS
+from tuneplane.job.team.ports import Offer
+from tuneplane.job.team.rendezvous import Go, HeadFile, beat_interval, find, read_go, secret
+from tuneplane.job.team.roster import Entry
+from tuneplane.job.team.wire import Channel, Message
 
 # Looking for head.json: often at first, then sparing the file server.
 LOOK_SECONDS = 0.1

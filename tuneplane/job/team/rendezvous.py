@@ -7,9 +7,9 @@ import os
 import secrets
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from tuneplane.job.ports import Claim
 from tuneplane.job.records import Records
-from tuneplane.job.wire import proof
+from tuneplane.job.team.ports import Claim
+from tuneplane.job.team.wire import proof
 
 HEAD = "head.json"
 # Which of its free ports a node offers: the first two are the launcher's and the user's.

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from tuneplane.job.pools import Pool, Server
-from tuneplane.job.roster import Entry
+from tuneplane.job.team.pools import Pool, Server
+from tuneplane.job.team.roster import Entry
 
 # How often a server is asked, and how long it may take to answer; both in seconds.
 ASK_SECONDS = 0.5

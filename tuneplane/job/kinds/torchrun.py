@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
-from tuneplane.job.work import Scene
+from tuneplane.job.kinds.work import Scene
 
 # `python -m` puts the working directory before the standard library, where a user's `json.py` would break
 # torchrun itself; this does the same without. It changes nothing for the training script, which torchrun

@@ -7,10 +7,10 @@ import socket
 import time
 from typing import Callable, List, Optional
 
-from tuneplane.job import wire
 from tuneplane.job.loop import Loop
-from tuneplane.job.ports import Offer
-from tuneplane.job.wire import Channel, Message
+from tuneplane.job.team import wire
+from tuneplane.job.team.ports import Offer
+from tuneplane.job.team.wire import Channel, Message
 
 # How long a connection may take to say who it is, and how many may be at it.
 GREETING_SECONDS = 10.0

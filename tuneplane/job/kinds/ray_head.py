@@ -7,11 +7,11 @@ import os
 import socket
 from typing import List, Optional
 
+from tuneplane.job.kinds.ray_node import GRACE_SECONDS, TOKEN, RayNode, no_ray
+from tuneplane.job.kinds.ray_version import OWN_FOLDERS
+from tuneplane.job.kinds.work import COMMAND, Scene
 from tuneplane.job.outcome import Outcome, launch_failure
-from tuneplane.job.pools import Pool
-from tuneplane.job.ray_node import GRACE_SECONDS, TOKEN, RayNode, no_ray
-from tuneplane.job.ray_version import OWN_FOLDERS
-from tuneplane.job.work import COMMAND, Scene
+from tuneplane.job.team.pools import Pool
 
 HEAD = "Ray head"
 CHECK = "check of the cluster"
@@ -22,7 +22,7 @@ CONNECT_SECONDS = 0.2
 # How long the other nodes may take to end their Ray before the head's goes too.
 OTHERS_SECONDS = 10.0
 
-CHECKING = "import sys; sys.path[:] = [p for p in sys.path if p]; from tuneplane.job.ray_check import main; sys.exit(main())"
+CHECKING = "import sys; sys.path[:] = [p for p in sys.path if p]; from tuneplane.job.kinds.ray_check import main; sys.exit(main())"
 
 
 class RayHead:

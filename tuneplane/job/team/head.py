@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Optional, Set
 
-from tuneplane.job.alive import Alive
-from tuneplane.job.door import Door, Member
 from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import Outcome, Verdict, launch_failure, read_outcome, verdict_of
-from tuneplane.job.pools import launch_ranks
-from tuneplane.job.ports import Claim, Offer, free_port
-from tuneplane.job.readiness import Asking, questions_to
 from tuneplane.job.records import WARNING, Records
-from tuneplane.job.rendezvous import Go, HeadFile, beat_interval, secret
-from tuneplane.job.roster import Entry, global_ranks, write_nodes
+from tuneplane.job.team.alive import Alive
+from tuneplane.job.team.door import Door, Member
+from tuneplane.job.team.pools import launch_ranks
+from tuneplane.job.team.ports import Claim, Offer, free_port
+from tuneplane.job.team.readiness import Asking, questions_to
+from tuneplane.job.team.rendezvous import Go, HeadFile, beat_interval, secret
+from tuneplane.job.team.roster import Entry, global_ranks, write_nodes
 
 # How much longer than the stop grace the others may take to end, and how long they may take to hang up.
 STOP_MARGIN_SECONDS = 10.0

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Union
 
 from tuneplane.job.crew import Crew
-from tuneplane.job.follower import Follower
-from tuneplane.job.head import Head
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import Outcome
-from tuneplane.job.pools import Pool
-from tuneplane.job.ports import Claim
 from tuneplane.job.records import Records
-from tuneplane.job.rendezvous import Go
 from tuneplane.job.settings import Place
+from tuneplane.job.team.follower import Follower
+from tuneplane.job.team.head import Head
+from tuneplane.job.team.pools import Pool
+from tuneplane.job.team.ports import Claim
+from tuneplane.job.team.rendezvous import Go
 
 # The name of the program whose end is the end of the run.
 COMMAND = "command"

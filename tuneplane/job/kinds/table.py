@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Callable, Dict
 
-from tuneplane.job.accelerate import accelerate_environment, accelerate_words
-from tuneplane.job.launch import Launch
-from tuneplane.job.ray_head import RayHead
-from tuneplane.job.ray_worker import RayWorker
-from tuneplane.job.server import Serving
-from tuneplane.job.torchrun import torchrun_words
-from tuneplane.job.work import Scene, Work
+from tuneplane.job.kinds.accelerate import accelerate_environment, accelerate_words
+from tuneplane.job.kinds.launch import Launch
+from tuneplane.job.kinds.ray_head import RayHead
+from tuneplane.job.kinds.ray_worker import RayWorker
+from tuneplane.job.kinds.server import Serving
+from tuneplane.job.kinds.torchrun import torchrun_words
+from tuneplane.job.kinds.work import Scene, Work
 
 _WORKS: Dict[str, Callable[[Scene], Work]] = {
     "process": lambda scene: Launch(scene, list(scene.options.words), ranked=False),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import NamedTuple, Optional, Tuple
 
-from tuneplane.job.requires import installed
+from tuneplane.job.checks.requires import installed
 
 # The first Ray with authentication, and the first whose joining nodes take a temporary folder of their own.
 AUTHENTICATED = (2, 52)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple
 
-from tuneplane.job.ports import Claim, NoPorts, is_free
+from tuneplane.job.team.ports import Claim, NoPorts, is_free
 
 # Options of `ray start` that are ports, for each node and for the head alone.
 _EACH = (

@@ -6,8 +6,8 @@ from typing import Dict, List, Optional
 
 from tuneplane.job import processes
 from tuneplane.job.failure import first_rank
+from tuneplane.job.kinds.work import COMMAND, Scene
 from tuneplane.job.outcome import Outcome
-from tuneplane.job.work import COMMAND, Scene
 
 # How long a launcher may take until its ranks run, before nobody asks any more which ones they are.
 RANKS_SECONDS = 600.0

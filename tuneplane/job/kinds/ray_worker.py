@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+from tuneplane.job.kinds.ray_node import GRACE_SECONDS, RayNode
+from tuneplane.job.kinds.work import Scene
 from tuneplane.job.outcome import Outcome
-from tuneplane.job.ray_node import GRACE_SECONDS, RayNode
-from tuneplane.job.work import Scene
 
 WORKER = "Ray worker"
 

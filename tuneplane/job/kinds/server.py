@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+from tuneplane.job.kinds.work import Scene
 from tuneplane.job.outcome import Outcome, launch_failure
-from tuneplane.job.work import Scene
 
 SERVER = "server"
 

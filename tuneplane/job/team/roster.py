@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Sequence
 
 from tuneplane.job.options import Options
-from tuneplane.job.pools import pool_of
 from tuneplane.job.records import Records
+from tuneplane.job.team.pools import pool_of
 
 
 class Entry(NamedTuple):

@@ -7,13 +7,13 @@ import os
 from typing import Dict, List, Optional
 
 from tuneplane.job.crew import CouldNotStart
+from tuneplane.job.kinds.ray_folder import RayFolder, folder_path
+from tuneplane.job.kinds.ray_ports import RayPorts, assign
+from tuneplane.job.kinds.ray_version import OWN_FOLDERS, Ray, find_ray
+from tuneplane.job.kinds.work import Scene
 from tuneplane.job.outcome import LAUNCH_FAILED, Outcome, launch_failure
-from tuneplane.job.ports import NoPorts
-from tuneplane.job.ray_folder import RayFolder, folder_path
-from tuneplane.job.ray_ports import RayPorts, assign
-from tuneplane.job.ray_version import OWN_FOLDERS, Ray, find_ray
 from tuneplane.job.settings import job_key
-from tuneplane.job.work import Scene
+from tuneplane.job.team.ports import NoPorts
 
 TOKEN = "ray_token"
 # Once the command is over nothing in Ray has anything to save; measured: some of it outlives TERM by far.

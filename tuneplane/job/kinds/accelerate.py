@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence
 
-from tuneplane.job.work import Scene
+from tuneplane.job.kinds.work import Scene
 
 # Like `python -m accelerate.commands.launch`, but the working directory does not stand before the standard library,
 # and the file that `accelerate config` left in the user's cache does not count: accelerate 1.15 lets it fill in

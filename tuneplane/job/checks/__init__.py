@@ -1,0 +1,1 @@
+"""What is looked at on a node before it joins the others."""

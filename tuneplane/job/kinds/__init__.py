@@ -1,0 +1,1 @@
+"""What a node runs, one module for each kind of launch."""
