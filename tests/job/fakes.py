@@ -24,7 +24,7 @@ ACCELERATE = {
 }
 
 # `ray start` leaves a file per node, which `ray.nodes()` reads; a file `broken-RANK` makes it end, `absent-RANK`
-# makes it never join.
+# makes it never join, `slow-RANK` makes its first start fail.
 RAY = {
     "ray/__init__.py": """
 import glob, json, os
@@ -40,6 +40,11 @@ import socket, time
 def main():
     record("ray")
     folder, rank = os.environ["TUNEPLANE_EXPERIMENT_DIR"], os.environ["TUNEPLANE_NODE_RANK"]
+    slow = os.path.join(folder, "slow-" + rank)
+    if os.path.exists(slow):
+        os.unlink(slow)
+        print("the node timed out during startup")
+        return 1
     given = dict(word[2:].partition("=")[::2] for word in sys.argv[2:])
     services = [socket.create_server(("", int(given["node-manager-port"])))]
     if "head" in given:

@@ -97,6 +97,16 @@ def test_the_exit_code_is_the_drivers_and_ray_ends_with_it(cluster, running):
     assert verdict["message"] == "the command ended with exit code 7"
 
 
+def test_a_node_whose_ray_gave_up_too_early_starts_it_again(cluster):
+    run, start = cluster
+    (run.experiment / "slow-1").touch()
+    processes = start("sh", "-c", DRIVER)
+    run.wait_for("up")
+    (run.experiment / "go").write_text("0")
+    assert end_all(run, processes) == [0, 0, 0]
+    assert [run.log(rank).count("starting it again") for rank in range(3)] == [0, 1, 0]
+
+
 @pytest.mark.parametrize("rank", [0, 2])
 def test_ray_that_ends_early_names_its_node(cluster, rank):
     run, start = cluster

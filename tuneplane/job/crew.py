@@ -119,6 +119,12 @@ class Crew:
         self.kill()
         return now > self._kill_at + AFTER_KILL_SECONDS
 
+    def forget(self, name: str) -> None:
+        """End what a program left, so that it can be started anew."""
+        self.kill()
+        self._members.pop(name, None)
+        self._status.pop(name, None)
+
     def kill(self) -> None:
         """Send KILL to all of it."""
         for name in self._members:

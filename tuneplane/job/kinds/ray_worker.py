@@ -9,6 +9,8 @@ from tuneplane.job.kinds.work import Scene
 from tuneplane.job.outcome import Outcome
 
 WORKER = "Ray worker"
+# Ray 2.60 gives a node 30 s to come up and no more, which a loaded host or a cold image can exceed.
+STARTS = 5
 
 
 class RayWorker:
@@ -18,6 +20,7 @@ class RayWorker:
         self._scene = scene
         self._node = RayNode(scene)
         self._running = False
+        self._starts = 0
 
     def go(self) -> None:
         """The head's Ray has to be there first."""
@@ -28,12 +31,20 @@ class RayWorker:
         if "finish" in stages:
             return Outcome(0, None, "exited", "Ray was ended after the command of the head")
         if "ray" in stages and not crew.has(WORKER):
+            self._starts += 1
             self._node.start(WORKER, head=False)
         if "running" in stages and not self._running:
             self._running = True
             self._scene.phase("running")
         end = crew.end(WORKER)
-        return None if end is None else self._node.failure(end)
+        if end is None:
+            return None
+        if "running" in stages or self._starts == STARTS:
+            return self._node.failure(end)
+        self._scene.records.say(f"{end.message} before the cluster was whole; starting it again")
+        crew.forget(WORKER)
+        self._node.release()
+        return None
 
     def main(self) -> str:
         """Ray."""

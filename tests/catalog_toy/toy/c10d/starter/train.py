@@ -1,0 +1,1 @@
+../../torchrun/starter/train.py

@@ -1,0 +1,1 @@
+../../accelerate/starter/train.py
