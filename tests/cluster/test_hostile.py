@@ -125,6 +125,8 @@ def ls(alice: Researcher, *through: str) -> Said:
 
 def compare(place: tuple[Researcher, list[str]], clean: dict[str, Any], through: list[str]) -> None:
     alice, options = place
+    # Slurm chooses no node on which another job is still ending
+    alice.cluster.wait_idle()
     said = alice.tp("submit", "exp", "--profile", "one:2", *options, through=through)
     assert said.code == 0 and re.fullmatch(r"exp-\w{8}\n", said.out), said
     seen = picture(alice, alice.ended(said.out.strip()))

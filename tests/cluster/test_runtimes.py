@@ -262,6 +262,8 @@ def by_enroot(cluster: Cluster, enroot: str, **runtime: Any) -> Researcher:
     alice.rewrite_site(
         runtime={"kind": "enroot", "enroot": enroot, "gpu": "none", **runtime},
         folders=alice.site["folders"] | {"runs": "/shared/plain/runs"},
+        # what stands for Enroot gives its containers a small /tmp
+        preflight={"scratch": "16M"},
     )
     return alice
 
