@@ -113,7 +113,7 @@ def check(
 
 
 def idle(alice: Researcher) -> None:
-    alice.cluster.wait_idle(timeout=90)
+    alice.cluster.wait_idle(timeout=240)
     alice.assert_nothing_left()
 
 
@@ -352,7 +352,7 @@ CELLS = {"torchrun": 1, "ray": 2}
 
 def guesses(job: str, cells: int) -> tuple[int, int]:
     """The first ports of the ranges that the first attempt of a job claims, and when it cannot have that one."""
-    from tuneplane.job.ports import LOWEST, WIDTH, ephemeral_floor
+    from tuneplane.job.team.ports import LOWEST, WIDTH, ephemeral_floor
 
     guess = int.from_bytes(hashlib.sha256(f"{job}/1".encode()).digest()[:8], "big")
     places = (ephemeral_floor() - LOWEST) // WIDTH - cells + 1
