@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tuneplane.runs.attempt import read_verdict
 from tuneplane.runs.folder import CANCEL_FILE, Run
-from tuneplane.runs.status import Job, judge, read_verdict
+from tuneplane.runs.status import Job, judge
 
 JOB = {"scheduler": "local", "id": "7"}
 ENDED = {"started": 100, "ended": 200}

@@ -71,24 +71,27 @@ def status_of(site: Site, run: Run) -> Status:
     return judged(site, [run])[0][1]
 
 
-def wait_for(site: Site, run: Run) -> None:
-    """Return when the run has completed. Raises RunEndedBadly when it ended otherwise."""
+def ended(site: Site, run: Run, told: Callable[[Status], str]) -> Status:
+    """How the run stands when waiting for it is over; told: what is said meanwhile, each time that it changes."""
     from tuneplane.cli.output import note
     from tuneplane.runs.folder import read_run
 
-    said = ""
-    for pause in pauses():
+    pause, said = pauses(), ""
+    while True:
         status = status_of(site, read_run(run.folder) or run)
-        if status.state != said:
-            said = status.state
+        if (now := told(status)) != said:
+            said = now
             note(f"{run.id}: {said}")
-        if status.state == "completed":
-            return
         if over(status):
-            raise RunEndedBadly.of(
-                f"{run.id} {sentence(status)}", hint=shlex.join(["tp", "job", "why", run.id])
-            )
-        time.sleep(pause)
+            return status
+        time.sleep(next(pause))
+
+
+def wait_for(site: Site, run: Run) -> None:
+    """Return when the run has completed. Raises RunEndedBadly when it ended otherwise."""
+    status = ended(site, run, lambda status: status.state)
+    if status.state != "completed":
+        raise RunEndedBadly.of(f"{run.id} {sentence(status)}", hint=shlex.join(["tp", "job", "why", run.id]))
 
 
 def over(status: Status) -> bool:

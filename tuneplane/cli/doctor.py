@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +91,7 @@ def _checks(chosen: Chosen) -> list[Check]:
 def _try(
     chosen: Chosen, profile: str | None, time: str | None, image: str | None, wait: bool, as_json: bool
 ) -> None:
+    from tuneplane.cli.asked import ended
     from tuneplane.cli.output import emit_json, note, typed
     from tuneplane.doctor.trial import results, start
 
@@ -103,7 +103,7 @@ def _try(
     if not wait:
         click.echo(run.id)
         return
-    status = _ended(named_site.site, run)
+    status = ended(named_site.site, run, _told)
     nodes = results(run)
     reason = None if status.state == "completed" else _reason(named_site.site, run)
     if as_json:
@@ -138,24 +138,9 @@ def _fail(run: Run, reason: Reason) -> None:
     raise RunEndedBadly.of(f"{run.id}: {reason.sentence}", where, hint=reason.action)
 
 
-def _ended(site: Site, run: Run) -> Status:
-    """Its status when it is over; what it waits for is said while it does."""
-    from tuneplane.cli.asked import over, pauses, status_of
-    from tuneplane.cli.output import note
-    from tuneplane.runs.folder import read_run
-
-    told = ""
-    for pause in pauses():
-        status = status_of(site, read_run(run.folder) or run)
-        now = f"{run.id}: {status.state}" + (
-            f", {status.why}" if status.state == "queued" and status.why else ""
-        )
-        if now != told:
-            note(told := now)
-        if over(status):
-            return status
-        clock.sleep(pause)
-    raise AssertionError("pauses never end")
+def _told(status: Status) -> str:
+    """Its state, and what it waits for."""
+    return f"queued, {status.why}" if status.state == "queued" and status.why else status.state
 
 
 def _reason(site: Site, run: Run) -> Reason:

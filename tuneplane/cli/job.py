@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuneplane.cli.asked import find, judged, run_argument
-from tuneplane.cli.asked import wait_for as wait_for
+from tuneplane.cli.asked import find, judged, run_argument, wait_for
 from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.job_end import cancel, requeue
 from tuneplane.cli.job_logs import logs

@@ -77,7 +77,7 @@ def submit(
         click.echo(run.id)
         note(f"submitted {experiment}: {typed('job', 'logs', run.id, '-f')}")
     if wait:
-        from tuneplane.cli.job import wait_for
+        from tuneplane.cli.asked import wait_for
 
         wait_for(checked.prepared.named_site.site, run)
 

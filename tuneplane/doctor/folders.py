@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from tuneplane.doctor.check import Check, of_problems
 from tuneplane.errors import InputError, TuneplaneError, shown
@@ -74,21 +75,11 @@ def _clock(folder: Path) -> Check:
     after = time.time()
     skew = written - after if written > after else min(0.0, written - before)
     said = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine's"
-    if abs(skew) > LARGE_SKEW_SECONDS:
-        return Check(
-            "clock",
-            f"the file server's is {said}",
-            "bad",
-            "let both follow the same time server (chrony, ntp)",
-        )
-    if abs(skew) > SMALL_SKEW_SECONDS:
-        return Check(
-            "clock",
-            f"the file server's is {said}",
-            "note",
-            "let both follow the same time server (chrony, ntp)",
-        )
-    return Check("clock", "this machine and the file server agree")
+    if abs(skew) <= SMALL_SKEW_SECONDS:
+        return Check("clock", "this machine and the file server agree")
+    level: Literal["note", "bad"] = "bad" if abs(skew) > LARGE_SKEW_SECONDS else "note"
+    remedy = "let both follow the same time server (chrony, ntp)"
+    return Check("clock", f"the file server's is {said}", level, remedy)
 
 
 def _registry(named_site: NamedSite) -> list[Check]:

@@ -13,8 +13,6 @@ from tuneplane.runs.attempt import exit_record, read_verdict, verdict_sentence
 from tuneplane.runs.folder import CANCEL_FILE, Run
 from tuneplane.runs.waiting import waits_again
 
-__all__ = ["Job", "JobState", "RunState", "Status", "judge", "read_verdict"]
-
 JobState = Literal["queued", "running", "ended", "unknown"]
 
 RunState = Literal[

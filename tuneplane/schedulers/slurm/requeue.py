@@ -15,8 +15,8 @@ from tuneplane.runs.folder import CANCEL_FILE, NEXT_FILE, REQUEUE_FILE, SCRIPT_F
 from tuneplane.schedulers.slurm.commands import Answer, ask, cluster_option
 from tuneplane.schedulers.slurm.query import jobs
 from tuneplane.schedulers.slurm.record import accept
-from tuneplane.schedulers.slurm.rows import CannotAsk, Row, queue
-from tuneplane.schedulers.slurm.submit import doubt, named_jobs, plain_answer, refused
+from tuneplane.schedulers.slurm.rows import CannotAsk, queue
+from tuneplane.schedulers.slurm.submit import doubt, named_jobs, of_folder, plain_answer, refused
 from tuneplane.sites.model import Site
 
 
@@ -54,7 +54,7 @@ def again(run: Run, site: Site) -> None:
     """
     cluster = str((run.job or {}).get("cluster", ""))
     try:
-        past = {row.job for row in _of_folder(run, site, cluster)}
+        past = {row.job for row in of_folder(run, site, cluster)}
     except CannotAsk as error:
         raise SchedulerError.of(str(error)) from None
     command = ["sbatch", "--parsable", "--hold", *cluster_option(cluster)]
@@ -64,7 +64,8 @@ def again(run: Run, site: Site) -> None:
         seconds=site.slurm.submit_timeout,
         cwd=str(run.folder),
     )
-    job = plain_answer(answer) or _looked_up(run, site, cluster, answer, past)
+    plain = plain_answer(answer)
+    job = plain[0] if plain else _looked_up(run, site, cluster, answer, past)
     write_whole(run.folder / NEXT_FILE, f"{job}\n".encode())
     accept(run, job, cluster)
     for name in (CANCEL_FILE, REQUEUE_FILE):
@@ -77,14 +78,10 @@ def again(run: Run, site: Site) -> None:
         )
 
 
-def _of_folder(run: Run, site: Site, cluster: str) -> list[Row]:
-    return [row for row in queue(site, cluster) if row.folder == str(run.folder)]
-
-
 def _looked_up(run: Run, site: Site, cluster: str, answer: Answer, past: set[str]) -> str:
     """The job that sbatch made without saying so plainly. Raises SchedulerError when there is none to be seen."""
     try:
-        new = [row.job for row in _of_folder(run, site, cluster) if row.job not in past]
+        new = [row.job for row in of_folder(run, site, cluster) if row.job not in past]
     except CannotAsk:
         new = []
     if new:

@@ -15,7 +15,7 @@ from tuneplane.schedulers import Wishes
 from tuneplane.schedulers.slurm.after import dependency
 from tuneplane.schedulers.slurm.commands import Answer, ask
 from tuneplane.schedulers.slurm.record import accept, claimed, note
-from tuneplane.schedulers.slurm.rows import CannotAsk, queue
+from tuneplane.schedulers.slurm.rows import CannotAsk, Row, queue
 from tuneplane.sites.model import Site
 
 _PARSABLE = re.compile(r"([1-9][0-9]*)(?:;([A-Za-z0-9_.-]+))?", re.ASCII)
@@ -32,9 +32,8 @@ def submit(run: Run, site: Site, wishes: Wishes) -> None:
     # written first: a `tp` that dies from here on leaves a run that is looked up, never one that is sent again
     note(run, "uncertain", "tp ended before Slurm had answered")
     answer = ask(site, command, seconds=site.slurm.submit_timeout, cwd=str(run.folder))
-    plain = _PARSABLE.fullmatch(answer.out.strip())
-    if answer.good and plain:
-        accept(run, plain[1], plain[2] or "")
+    if plain := plain_answer(answer):
+        accept(run, *plain)
         return
     named = named_jobs(answer.out)
     found = _lookup(run, site, named)
@@ -59,10 +58,10 @@ def _command(run: Run, site: Site, wishes: Wishes) -> list[str]:
     return ["sbatch", "--parsable", f"--chdir={run.folder}", *options, SCRIPT_FILE]
 
 
-def plain_answer(answer: Answer) -> str:
-    """The job's id where sbatch took it and said nothing else; empty otherwise."""
+def plain_answer(answer: Answer) -> tuple[str, str] | None:
+    """Id and cluster of the job where sbatch took it and said nothing else."""
     match = _PARSABLE.fullmatch(answer.out.strip())
-    return match[1] if answer.good and match else ""
+    return (match[1], match[2] or "") if answer.good and match else None
 
 
 def named_jobs(text: str) -> dict[str, str]:
@@ -81,7 +80,7 @@ def _lookup(run: Run, site: Site, named: dict[str, str]) -> tuple[str, str] | tu
             time.sleep(PAUSE_SECONDS)
         try:
             for cluster in sorted({"", *named.values()}):
-                ids = [row.job for row in queue(site, cluster) if row.folder == str(run.folder)]
+                ids = [row.job for row in of_folder(run, site, cluster)]
                 if ids:
                     return min(ids, key=lambda job: (job not in named, int(job))), cluster
         except CannotAsk:
@@ -90,6 +89,11 @@ def _lookup(run: Run, site: Site, named: dict[str, str]) -> tuple[str, str] | tu
             # it has run already, and Slurm has forgotten it
             return job, ""
     return ()
+
+
+def of_folder(run: Run, site: Site, cluster: str) -> list[Row]:
+    """The jobs that have the run's folder. Raises CannotAsk."""
+    return [row for row in queue(site, cluster) if row.folder == str(run.folder)]
 
 
 def refused(answer: Answer) -> bool:
