@@ -78,6 +78,8 @@ fi
 # the program may have left folders that even their owner cannot change
 chmod -R u+rwX "$tp_scratch" 2>/dev/null
 rm -rf -- "$tp_scratch"
+# what the job script waits for after a failure
+[ "${TUNEPLANE_NODES-1}" = 1 ] || : >"$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT/.left.$TUNEPLANE_NODE_RANK"
 # the verdict tells what happened; a status would make srun kill nodes that are still clearing away
 [ ! -e "$TUNEPLANE_RUN_DIR/attempts/$TUNEPLANE_ATTEMPT/verdict" ] || tp_status=0
 exit "$tp_status"
