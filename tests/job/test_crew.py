@@ -28,6 +28,20 @@ def test_a_warning_is_said_once_and_does_what_was_agreed(any_run, warning, reach
     assert any_run.log().count("tuneplane: warned: ") == 1
 
 
+def test_when_the_script_says_so_every_node_ends_in_good_order(run):
+    """By a file, since a srun that is told to end kills whatever is still clearing away."""
+    script = "trap 'echo saved >saved-$TUNEPLANE_NODE_RANK; exit 0' TERM; echo up >up-$TUNEPLANE_NODE_RANK; while :; do sleep 0.02; done"
+    processes = [run.start("sh", "-c", script, rank=rank, nodes=2) for rank in (0, 1)]
+    for rank in (0, 1):
+        run.wait_for(f"up-{rank}")
+    (run.attempt / "stop").touch()
+    assert [run.end(process) for process in processes] == [143, 143]
+    assert (run.experiment / "saved-0").exists() and (run.experiment / "saved-1").exists()
+    verdict = run.verdict()
+    assert (verdict["code"], verdict["reason"]) == (143, "stopped")
+    assert "the job's script says that its time has come" in verdict["message"]
+
+
 def test_the_warning_file_is_named(any_run):
     assert any_run.go("sh", "-c", 'printf "<%s>" "$TUNEPLANE_WARNING_FILE"') == 0
     assert f"<{any_run.attempt}/warning>" in any_run.log()

@@ -253,7 +253,7 @@ def test_a_record_before_the_step_has_ended(slurm: Slurm) -> None:
         time.sleep(0.02)
     assert brief(slurm.record(run))[1:5] == (143, "signal", "", "") and run.process.poll() is None  # type: ignore[union-attr]
     run.end()
-    assert brief(slurm.record(run))[1:5] == (137, "verdict", "cancelled", "")
+    assert brief(slurm.record(run))[1:5] == (143, "verdict", "cancelled", "")
 
 
 def test_each_task_of_an_array_is_like_a_run(slurm: Slurm) -> None:

@@ -46,7 +46,8 @@ class Verdict(NamedTuple):
         where = (
             "" if self.node is None else f" on node {self.node}" + (f" ({self.host})" if self.host else "")
         )
-        return f"stopped because of a failure{where}: {self.message}"
+        cause = "" if self.reason == "stopped" else f" because of a failure{where}"
+        return f"stopped{cause}: {self.message}"
 
 
 def verdict_of(node: Optional[int], host: Optional[str], outcome: Outcome) -> Verdict:

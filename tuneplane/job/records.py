@@ -17,6 +17,7 @@ from tuneplane.job.outcome import Outcome, Verdict, read_verdict
 VERDICT = "verdict"
 # The batch script creates it when the time limit or a preemption is near.
 WARNING = "warning"
+STOP = "stop"
 
 
 class Records:

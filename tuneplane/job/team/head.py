@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from signal import SIGTERM
 from typing import Dict, List, Optional, Set
 
 from tuneplane.job.loop import Loop
 from tuneplane.job.options import Options
 from tuneplane.job.outcome import Outcome, Verdict, launch_failure, read_outcome, verdict_of
-from tuneplane.job.records import WARNING, Records
+from tuneplane.job.records import STOP, WARNING, Records
 from tuneplane.job.team.alive import Alive
 from tuneplane.job.team.door import Door, Member
 from tuneplane.job.team.pools import launch_ranks
@@ -50,7 +51,7 @@ class Head:
         self._notes: List[str] = []
         self._deadline = loop.now + options.rendezvous_timeout
         self._look_at = 0.0
-        self._warning_at = 0.0
+        self._script_at = 0.0
         self._stop_until: Optional[float] = None
         self._farewell_until: Optional[float] = None
         # Servers and Ray's other nodes serve until these have ended.
@@ -112,7 +113,7 @@ class Head:
         self._ask()
         self._beat()
         self._alive.beat(self._loop.now, self._phase)
-        self._look_for_warning()
+        self._look_at_the_job()
         self._settle()
 
     def _gather(self) -> None:
@@ -168,12 +169,19 @@ class Head:
             if member is not None:
                 self._fail(verdict_of(late.rank, member.host, failed._replace(phase=member.phase)))
 
-    def _look_for_warning(self) -> None:
-        """By a file: a signal to a step of Slurm reaches every process in it."""
-        if "warned" not in self.stages and self._loop.now >= self._warning_at:
-            self._warning_at = self._loop.now + 1.0
-            if self._records.holds(WARNING):
-                self.announce("warned")
+    def _look_at_the_job(self) -> None:
+        """What the job's script says, by files: a warning signal to a step of Slurm reaches every process in it, and a
+        srun that is told to end kills them all at once.
+        """
+        if self._loop.now < self._script_at:
+            return
+        self._script_at = self._loop.now + 1.0
+        if "warned" not in self.stages and self._records.holds(WARNING):
+            self.announce("warned")
+        if self.verdict is None and self._records.holds(STOP):
+            why = "the job's script says that its time has come"
+            told = Outcome(128 + SIGTERM, None, "stopped", why, phase=self._phase)
+            self._fail(verdict_of(0, self._records.host, told))
 
     def _beat(self) -> None:
         bound = self._options.heartbeat_bound
