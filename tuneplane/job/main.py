@@ -10,6 +10,7 @@ start --kind process|torchrun|accelerate|ray --nodes N [--option VALUE]… -- WO
 --python PATH             the interpreter; --requires WORDS what it must find
 --old-ray allowed|refused whether a Ray without authentication may run
 --warning none|signal:NAME   what the ranks get when the file `warning` appears: the time limit is near
+--columns JSON            the columns that data files need, looked for on node 0
 --free JSON, --memlock BYTES|unlimited, --gpu-count HOW, --gpu-vendor NAME   what is checked before anything starts
 --rendezvous-timeout, --heartbeat-bound, --stop-grace SECONDS
 """
@@ -20,6 +21,7 @@ import os
 from typing import List, Optional, Union
 
 from tuneplane.job import settings
+from tuneplane.job.checks import data
 from tuneplane.job.checks.preflight import first_problem
 from tuneplane.job.checks.requires import unmet
 from tuneplane.job.kinds.ray_ports import ports_needed
@@ -50,6 +52,8 @@ def main(arguments: List[str]) -> int:
     # From here on a signal waits until there is somebody to answer it.
     loop = Loop(longest_step=beat_interval(options.heartbeat_bound))
     problem = _problem(options, place)
+    if problem is None and place.rank == 0:
+        problem = data.problem(options.data, records.say)
     if problem is not None:
         return _refuse(records, problem)
     adopt_orphans()

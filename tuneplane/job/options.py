@@ -7,6 +7,7 @@ import signal
 import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from tuneplane.job.checks.columns import DataFile, read_files
 from tuneplane.job.checks.preflight import Needs
 from tuneplane.job.settings import Refusal
 from tuneplane.job.team.pools import Pool, read_pools
@@ -31,6 +32,7 @@ class Options(NamedTuple):
     old_ray: bool
     warning: Optional[int]
     needs: Needs
+    data: Tuple[DataFile, ...]
     words: Tuple[str, ...]
 
 
@@ -62,6 +64,7 @@ def read_options(arguments: List[str]) -> Options:
         old_ray=_one_of(values, "--old-ray", "refused", ("refused", "allowed")) == "allowed",
         warning=_warning(values.pop("--warning", "none")),
         needs=_needs(values),
+        data=_data(values.pop("--columns", "")),
         words=words,
     )
     if values:
@@ -105,6 +108,13 @@ def _needs(values: Dict[str, str]) -> Needs:
         gpu_vendor=_one_of(values, "--gpu-vendor", "none", ("nvidia", "amd", "none")),
         **sizes,
     )
+
+
+def _data(text: str) -> Tuple[DataFile, ...]:
+    try:
+        return read_files(text or "[]")
+    except ValueError as error:
+        raise Refusal(f"`--columns` cannot be read: {error}") from error
 
 
 def _warning(text: str) -> Optional[int]:
