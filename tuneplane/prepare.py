@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tuneplane.catalog.interface import Catalog
+from tuneplane.catalog.params import BadValue, read_text
 from tuneplane.catalog.recipe import Recipe
+from tuneplane.columns import column_refusals
 from tuneplane.documents.text import decoded
 from tuneplane.documents.tree import Mark, Scalar
 from tuneplane.errors import ImageError, InputError
@@ -23,6 +27,7 @@ from tuneplane.faults import Faults
 from tuneplane.in_force import catalog_of, shelf_of
 from tuneplane.plan.build import make_plan
 from tuneplane.plan.command import Command, image_variable
+from tuneplane.plan.files import file_of
 from tuneplane.plan.images import asked_of, image_trouble, node_arch
 from tuneplane.plan.inputs import Inputs, Request
 from tuneplane.plan.model import Image, Plan, Refusal
@@ -39,7 +44,10 @@ RESOURCE_KEYS = ("profile", "time", *USER_OPTIONS)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan with what it was made from. admitted: the registry and serial, None for the bundled catalog."""
+    """A plan with what it was made from.
+
+    admitted: the registry and serial, None for the bundled catalog; columns: what the data lack, where a job looks too.
+    """
 
     experiment: Experiment
     config: Config
@@ -49,11 +57,12 @@ class Prepared:
     files: Snapshot
     helper: Snapshot
     admitted: dict[str, Any] | None = None
+    columns: tuple[Refusal, ...] = ()
 
     @property
     def refusals(self) -> list[Refusal]:
         """What `submit` refuses and a compiled script ends on."""
-        return [*self.plan.refusals, *image_trouble(self.plan.image)]
+        return [*self.plan.refusals, *self.columns, *image_trouble(self.plan.image)]
 
     @property
     def warnings(self) -> list[str]:
@@ -117,10 +126,12 @@ def prepare(
         language=language,
         config_name=f"{experiment.label}/{CONFIG_FILE}",
         registry=str(named_site.registry) if named_site.foreign and named_site.registry else "",
+        keys=table_of_keys(catalog, recipe) if config.overrides else None,
+        texts=named_texts(recipe, config, request, files),
     )
-    return Prepared(
-        experiment, config, recipe, named_site, make_plan(inputs), files, rides_along, catalog.origin
-    )
+    plan = make_plan(inputs)
+    columns = tuple(column_refusals(plan, recipe))
+    return Prepared(experiment, config, recipe, named_site, plan, files, rides_along, catalog.origin, columns)
 
 
 def _image(named_site: NamedSite, recipe: Recipe, config: Config, request: Request) -> Image | None:
@@ -196,12 +207,14 @@ def located(
     return found
 
 
-def _path_parameters(recipe: Recipe, config: Config, request: Request) -> Iterator[tuple[str, Written]]:
-    """The paths that the command line, or else the configuration, gives to parameters."""
+def _path_parameters(
+    recipe: Recipe, config: Config, request: Request, kinds: tuple[str, ...] = ("path",)
+) -> Iterator[tuple[str, Written]]:
+    """The texts that the command line, or else the configuration, gives to parameters of these types."""
     for name, parameter in recipe.parameters.items():
         names = {name, parameter.alias} - {""}
         texts = [text for key, text in request.settings if key in names]
-        if parameter.type != "path":
+        if parameter.type not in kinds:
             continue
         if texts:
             yield name, Written(texts[-1], Mark("command line"), f"--set {name}")
@@ -210,6 +223,31 @@ def _path_parameters(recipe: Recipe, config: Config, request: Request) -> Iterat
             node = config.params[key].node
             if isinstance(node, Scalar) and node.text:
                 yield name, Written(node.text, config.params[key].mark, config.params[key].key)
+
+
+def table_of_keys(catalog: Catalog, recipe: Recipe) -> dict[str, str] | None:
+    """Upstream's keys → their types; None where the method has no table of them."""
+    if not recipe.keys:
+        return None
+    table: dict[str, str] = json.loads(catalog.attached(recipe.name, recipe.keys))["keys"]
+    return table
+
+
+def named_texts(recipe: Recipe, config: Config, request: Request, files: Snapshot) -> dict[str, str]:
+    """Contents of the frozen files that parameters name by what is in them; what is no UTF-8 is left out."""
+    found = {}
+    kinds = ("function", "content")
+    given = {name: item.text for name, item in _path_parameters(recipe, config, request, kinds)}
+    defaults = {name: p.default for name, p in recipe.parameters.items() if p.type in kinds and p.default}
+    for name, value in {**defaults, **given}.items():
+        try:
+            file = file_of(recipe.parameters[name], read_text(recipe.parameters[name], value))
+            text = files.text(file) if file else None
+        except (BadValue, InputError):
+            continue
+        if file and text is not None:
+            found[file] = text
+    return found
 
 
 def _command(experiment: Experiment, named_site: NamedSite, request: Request) -> tuple[str, ...]:

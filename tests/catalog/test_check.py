@@ -48,11 +48,11 @@ TOP = [
      "an entry names either `experiment` or `module`", "launch.entry", ""),
     ("launch: {kind: torchrun, entry: {experiment: main.py}}", "launch: {kind: mpi, entry: {experiment: a}} # HERE",
      "`mpi` does not fit", "launch.kind", "input should be 'process', 'torchrun', 'accelerate' or 'ray'"),
-    ("data: {kind: text}", "data: {kind: text}\nenvironment: {A-B: x} # HERE", "`A-B` is no name of a variable", "environment.A-B", ""),
-    ("data: {kind: text}", "data: {kind: text}\nenvironment: {RANK: '0'} # HERE", "`RANK` belongs to the launcher", "environment.RANK", ""),
-    ("data: {kind: text}", "data: {kind: text}\nenvironment: {API_KEY: x} # HERE", "`API_KEY` looks like a secret, which stands in the secrets file", "environment.API_KEY", ""),
-    ("data: {kind: text}", "data: {kind: text}\nenvironment: {NCCL_X: 1} # HERE", "`1` is not text", "environment.NCCL_X", "text"),
-    ("data: {kind: text}", "data: {kind: text, train: maybe} # HERE", "`maybe` does not fit", "data.train", "input should be 'none', 'optional' or 'required'"),
+    ("data: {kind: any}", "data: {kind: any}\nenvironment: {A-B: x} # HERE", "`A-B` is no name of a variable", "environment.A-B", ""),
+    ("data: {kind: any}", "data: {kind: any}\nenvironment: {RANK: '0'} # HERE", "`RANK` belongs to the launcher", "environment.RANK", ""),
+    ("data: {kind: any}", "data: {kind: any}\nenvironment: {API_KEY: x} # HERE", "`API_KEY` looks like a secret, which stands in the secrets file", "environment.API_KEY", ""),
+    ("data: {kind: any}", "data: {kind: any}\nenvironment: {NCCL_X: 1} # HERE", "`1` is not text", "environment.NCCL_X", "text"),
+    ("data: {kind: any}", "data: {kind: any, train: maybe} # HERE", "`maybe` does not fit", "data.train", "input should be 'none', 'optional' or 'required'"),
 ]  # fmt: skip
 
 
@@ -106,7 +106,6 @@ DOC = "doc: {en: X}"
 PARAMETERS = [
     ("Big: {type: int, path: p, " + DOC, "`Big` is no name of a parameter", "Big", "a lower-case word"),
     ("a-b: {type: int, path: p, " + DOC, "`a-b` is no name of a parameter", "a-b", "a lower-case word"),
-    ("p: {type: int, " + DOC, '`""` is no name of a flag', "p.path", ""),
     ("p: {type: int, path: --p, " + DOC, "`--p` is no name of a flag", "p.path", ""),
     ("p: {type: int, path: 'a b', " + DOC, "`a b` is no name of a flag", "p.path", ""),
     ("p: {type: list, path: p, " + DOC, "`items` goes with the type `list` and only with it", "p", ""),
@@ -161,7 +160,7 @@ def test_faults_of_a_parameter(tmp_path: Path, line: str, what: str, key: str, e
      ("remove: [zzz]", "no parameter `zzz`", "remove.zzz"),
      ("paths: {zzz: a}", "no parameter `zzz`", "paths.zzz"),
      ("paths: {rate: --a}", "`--a` is no name of a flag", "paths.rate"),
-     ("paths: {rate: steps}", "2 parameters have the path `steps`", ""),
+     ("paths: {rate: steps}", "rate and steps have the path `steps`", ""),
      ("defaults: {zzz: 1}", "no parameter `zzz`", "defaults.zzz"),
      ("defaults: {rate: 2}", "the default does not fit: `2` is out of range", "defaults.rate"),
      ("defaults: {rate: [1]}", "the default does not fit: a list is no float value", "defaults.rate"),
@@ -170,7 +169,7 @@ def test_faults_of_a_parameter(tmp_path: Path, line: str, what: str, key: str, e
      ("add: {Top: {type: int, path: top, doc: {en: X}}}", "`Top` is no name of a parameter", "add.Top"),
      ("add: {top: {type: int, path: top, default: x, doc: {en: X}}}", "the default does not fit: `x` is not a whole number", "add.top.default"),
      ("add: {rate: {type: int, path: top, doc: {en: X}}}", "2 parameters have the name `rate`", ""),
-     ("add: {top: {type: int, path: steps, doc: {en: X}}}", "2 parameters have the path `steps`", ""),
+     ("add: {top: {type: int, path: steps, doc: {en: X}}}", "steps and top have the path `steps`", ""),
      ("add: {top: {type: int, path: top, alias: lr, doc: {en: X}}}", "2 parameters have the name `lr`", ""),
      ("runtimeid: x", "unknown key `runtimeid`", "runtimeid"), ("requires: torch", "`torch` does not fit", "requires")],
 )  # fmt: skip

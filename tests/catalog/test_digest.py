@@ -17,7 +17,8 @@ from tuneplane.documents.shape import construct
 
 TEXT = {"en": "Words", "zh": "文字"}
 PARAMETER = {"type": "enum", "doc": TEXT, "path": "a.b", "default": "x", "range": "[0, 1]", "choices": ["x", "y"], "items": "int",
-             "unit": "steps", "alias": "p", "group": "g", "formerly": ["q"]}  # fmt: skip
+             "unit": "steps", "alias": "p", "group": "g", "formerly": ["q"], "also": ["a.c"], "otherwise": "x", "excludes": ["r"],
+             "spelled": {"x": "X"}, "function": "f", "function_path": "f.p", "words": ["default"]}  # fmt: skip
 FULL: dict[str, Any] = {
     "name": "toy/full", "version": "1.0.0", "title": TEXT, "summary": TEXT, "category": "c", "core": ">=0.1", "framework": "toy",
     "framework_version": "1", "status": "supported", "sunset": "2030-01-01", "runtime_id": "toy-1", "requires": ["toy==1"],
@@ -26,20 +27,27 @@ FULL: dict[str, Any] = {
         "options": {"o": "v"}, "roles": ["r"],
         "pools": {"p": {"roles": ["q"], "need": "optional", "server": {"words": ["w"], "ready": "/r", "timeout": "1m"}}},
     },
-    "config": {"style": "flags"}, "data": {"kind": "text", "train": "optional", "validation": "none", "doc": TEXT}, "model": "none",
+    "config": {"style": "hydra", "index": "i", "open": ["o"], "booleans": "presence"},
+    "data": {
+        "kind": "any", "train": "optional", "validation": "none", "doc": TEXT, "formats": ["json"], "separators": ",",
+        "layouts": [{"columns": ["c"], "when": "x"}],
+    },
+    "model": "none", "use": TEXT, "tracking": ["wandb"], "keys": "0" * 64,
     # names that a user's eye could take for texts are data here
-    "environment": {"title": "v", "doc": "v"}, "pinned": {"doc": "v"}, "owned": {"group": "v"},
+    "environment": {"title": "v", "doc": "v"}, "pinned": {"doc": "v"}, "owned": {"group": {"by": "b", "value": "v"}},
+    "variables": {"title": "v"}, "elsewhere": {"doc": {"x": "y"}}, "ignored": {"doc": "v"},
     "parameters": {"title": PARAMETER, "group": {**PARAMETER, "default": ["x"]}, "message": {**PARAMETER, "default": 7}},
     "rules": [{"require": "nodes > 1", "message": TEXT, "when": "true"}],
     "checkpoints": {
         "format": "f", "pattern": "p", "resume": "none", "complete": {"file": "f", "tracker": ""},
+        "pointer": {"file": "f", "text": "t", "beside": ["b"]},
         "warning": {"tell": "file", "signal": "USR2", "stopped": 3},
     },
     "metrics": {"source": "report", "names": {"doc": {"better": "lower", "aliases": ["loss"]}}},
 }  # fmt: skip
 TEXTS = [
     r"title\.(en|zh)", r"summary\.(en|zh)", r"data\.doc\.(en|zh)", r"parameters\.\w+\.doc\.(en|zh)", r"parameters\.\w+\.group", r"parameters\.\w+\.formerly\.\d",
-    r"rules\.\d\.message\.(en|zh)", r"status", r"sunset",
+    r"rules\.\d\.message\.(en|zh)", r"status", r"sunset", r"use\.(en|zh)", r"elsewhere\..*",
 ]  # fmt: skip
 """Leaves of a recipe that only people, or an upgrade, read."""
 
@@ -138,7 +146,7 @@ SAME = [
 OTHER = [
     ("default: 0.1", "default: 0.2"), ("range: \"(0, 1]\"", "range: \"[0, 1]\""), ("path: steps", "path: step"), (", alias: lr", ""), ("version: 1.0.0", "version: 1.0.1"),
     ("2.0.0: {runtime_id", "2.0.0: {defaults: {rate: 1}, runtime_id"), ("2.0.0: {runtime_id", "2.0.0: {remove: [steps], runtime_id"),
-    ('">=0.1,<0.2"', '">=0.1"'), ("data: {kind: text}", "data: {kind: text, train: required}"),
+    ('">=0.1,<0.2"', '">=0.1"'), ("data: {kind: any}", "data: {kind: any, train: required}"),
 ]  # fmt: skip
 
 

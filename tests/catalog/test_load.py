@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import MANIFEST, catalog, replaced, write_recipe
+from builders import MANIFEST, catalog, config, replaced, write_recipe
 
 from tuneplane.catalog import load
 from tuneplane.catalog.load import SourceCatalog, load_catalog
 from tuneplane.catalog.manifest import Text
 from tuneplane.catalog.params import as_set, default_value, read_text
 from tuneplane.catalog.recipe import resolve
-from tuneplane.catalog.rules import broken
+from tuneplane.catalog.rules import SURROUNDINGS, broken, pool_names
 from tuneplane.errors import InputError
+from tuneplane.faults import Faults
+from tuneplane.plan.settings import derived, settle
 from tuneplane.resources import bundled
 
 OVERLAY = Path(__file__).parents[1] / "catalog_overlay"
@@ -129,14 +132,34 @@ def test_what_ships() -> None:
 
 
 def test_every_version_is_sound_as_it_comes() -> None:
-    alone = {"nodes": 1, "gpus_per_node": 0, "processes_per_node": 1, "world_size": 1}
+    """On one GPU, or as many CPUs, with model and data named."""
+    sizes = {"nodes": 1, "gpus_per_node": 1, "processes_per_node": 1, "world_size": 1, "cpus_per_node": 16}
+    given = {
+        "model": "m",
+        "train_data": ["t"],
+        "validation_data": ["v"],
+        "tracking": ["console"],
+        "online": True,
+    }
     for name, version in versions():
         recipe = resolve(load_catalog([OVERLAY]).manifest(name), version)
-        values = {key: default_value(parameter) for key, parameter in recipe.parameters.items()}
-        for key, value in values.items():
+        for key, parameter in recipe.parameters.items():
+            value = default_value(parameter)
             if value is not None:
-                assert read_text(recipe.parameters[key], as_set(recipe.parameters[key], value)) == value
-        assert broken(recipe.rules, {**values, **alone}) == [], (name, version)
+                assert read_text(parameter, as_set(parameter, value)) == value, (name, key)
+        around = {
+            **dict.fromkeys(SURROUNDINGS),
+            **dict.fromkeys(pool_names(recipe.launch), 1),
+            **sizes,
+            **given,
+        }
+        needed = {key: "text" for key, parameter in recipe.parameters.items() if key == "teacher_model"}
+        settings = [
+            replace(setting, value=needed.get(setting.key, setting.value))
+            for setting in settle(recipe, config(""), (), Faults())
+        ]
+        values = {one.key: one.value for one in derived(recipe, settings, around, Faults())}
+        assert broken(recipe.rules, {**around, **values}) == [], (name, version)
 
 
 def test_every_text_is_there_in_both_languages() -> None:
@@ -160,4 +183,6 @@ def test_every_starter_lies_where_the_catalog_looks() -> None:
     found = load_catalog()
     for name in found.entries:
         assert found.folders(name) == [bundled("recipes") / name]
-        assert found.manifest(name).launch.entry.experiment in found.starter(name)
+        entry = found.manifest(name).launch.entry.experiment
+        assert not entry or entry in found.starter(name)
+        assert "README.md" in found.starter(name)

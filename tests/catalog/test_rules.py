@@ -12,7 +12,7 @@ from tuneplane.errors import InputError
 
 VALUES: dict[str, Any] = {
     "batch_size": 64, "rate": 0.1, "name": "adamw", "unset": None, "sizes": [1, 2],
-    "nodes": 2, "gpus_per_node": 8, "processes_per_node": 8, "world_size": 16,
+    "nodes": 2, "gpus_per_node": 8, "processes_per_node": 8, "world_size": 16, "cpus_per_node": 96,
 }  # fmt: skip
 
 

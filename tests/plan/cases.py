@@ -25,10 +25,10 @@ requires: {core: ">=0.1,<0.2"}
 framework: {kind: toy, default: 2.0.0, versions: {2.0.0: {runtime_id: toy-2.0.0}}}
 launch: {kind: torchrun, entry: {experiment: main.py}, words: true}
 config: {style: flags}
-data: {kind: text, train: optional, validation: none}
+data: {kind: any, train: optional, validation: none}
 model: optional
 pinned: {trainer.algorithm: ppo}
-owned: {trainer.nodes: "--profile NAME:N"}
+owned: {trainer.nodes: {by: "--profile NAME:N"}}
 environment: {TOY_MODE: recipe, OMP_NUM_THREADS: "3"}
 parameters:
   rate: {type: float, range: "(0, 1]", default: 0.1, path: learning-rate, alias: lr, doc: {en: Rate}}

@@ -28,7 +28,16 @@ def words(recipe: Recipe, *assignments: tuple[str, str], **over: Any) -> list[An
     return list(plan(recipe, "", Request(settings=assignments), **over).words)
 
 
-DEFAULTS = ["--fast=false", "--kind=a", "--learning-rate=0.1", "--sizes", "1", "2", "--warmup=5400"]
+DEFAULTS = [
+    "--fast=false",
+    "--kind=a",
+    "--learning-rate=0.1",
+    "--sizes",
+    "1",
+    "2",
+    "--trainer.algorithm=ppo",
+    "--warmup=5400",
+]
 
 
 def test_flags_stand_in_the_order_of_their_names(tuned: Recipe) -> None:
@@ -86,6 +95,7 @@ def test_argparse_reads_what_was_meant(
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag in ("note", "kind", "fast", "steps", "warmup"):
         parser.add_argument(f"--{flag}")
+    parser.add_argument("--trainer.algorithm")
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--words", nargs="*", default=[])
     parser.add_argument("--sizes", nargs="*", type=int, default=[])

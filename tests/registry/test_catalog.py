@@ -187,3 +187,10 @@ def test_the_last_serial_that_had_it(registry: Registry, tmp_path: Path) -> None
     assert (last.last_serial("toy/tuned"), last.last_serial("toy/tuned", "2.0.0")) == (2, 2)
     assert (last.last_serial("toy/tuned", "1.0.0"), last.last_serial("toy/other")) == (1, None)
     assert catalog(tmp_path / "two").last_serial("toy/other") is None
+
+
+def test_tables_of_upstream_keys_are_published_with_the_methods(registry: Registry) -> None:
+    source = load_catalog()
+    made = published(registry, source)
+    held = [(name, digest) for name in source.entries for digest in source.manifest(name).attached.values()]
+    assert held and all(made.attached(*one) == source.attached(*one) for one in held)

@@ -24,7 +24,7 @@ framework: {{kind: custom, default: own, versions: {{own: {{}}}}}}
 launch: {{kind: process, entry: {{experiment: train.sh}}, interpreter: [bash], words: true}}
 config: {{style: argv}}
 data: {{kind: any, train: none}}
-checkpoints: {{format: any, pattern: "{pattern}", resume: automatic, complete: {complete}, warning: {warning}}}
+checkpoints: {{format: any, pattern: "{pattern}", resume: automatic, complete: {complete}, warning: {warning}{pointer}}}
 """
 PROGRAMS = {
     "srun": 'while [ "$1" != /bin/bash ]; do shift; done\nSLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 exec "$@"\n',
@@ -66,11 +66,11 @@ class Slurm:
         self.recipes = root / "recipes"
 
     def run(self, train: str, policy: str = "requeue", complete: str = "{file: done}", pattern: str = "c-{step}",
-            warning: str = "{tell: file, stopped: 3}", **requeue: Any) -> Run:  # fmt: skip
+            warning: str = "{tell: file, stopped: 3}", pointer: str = "", **requeue: Any) -> Run:  # fmt: skip
         folder = self.recipes / "custom/back"
         (folder / "starter").mkdir(parents=True)
         (folder / "recipe.yaml").write_text(
-            RECIPE.format(pattern=pattern, complete=complete, warning=warning)
+            RECIPE.format(pattern=pattern, complete=complete, warning=warning, pointer=pointer)
         )
         (folder / "starter/train.sh").write_text("true\n")
         self.place.place(
@@ -132,6 +132,38 @@ def test_from_checkpoint_to_checkpoint(slurm: Slurm) -> None:
     assert slurm.said() == ["requeue 7"] * 3
     output = run.folder / "output"
     assert (output / "from").read_text().splitlines() == ["nothing", f"{output}/c-1", f"{output}/c-2"]
+
+
+POINTED = (
+    TRAINS.replace("c-$1", "ck/c-$1")
+    .replace("touch \"$TUNEPLANE_OUTPUT_DIR/up\"", 'cat "$TUNEPLANE_OUTPUT_DIR/ck/latest" >>"$TUNEPLANE_OUTPUT_DIR/from" 2>/dev/null\n'
+             'mkdir -p "$TUNEPLANE_OUTPUT_DIR/ck/c-9"; echo c-9 >"$TUNEPLANE_OUTPUT_DIR/ck/latest"\ntouch "$TUNEPLANE_OUTPUT_DIR/up"')
+)  # fmt: skip
+"""Says that it has a checkpoint before it has, and goes on from what is said."""
+
+
+def test_a_file_that_points_to_a_checkpoint_names_the_newest_whole_one(slurm: Slurm) -> None:
+    pointer = ', pointer: {file: latest, text: "c-{step}", beside: [other, none]}'
+    run = slurm.run(POINTED, pattern="ck/c-{step}", complete="{file: done}", pointer=pointer)
+    output = run.folder / "output"
+    output.mkdir(exist_ok=True)
+    (output / "other").mkdir()
+    assert slurm.attempt(run)["step"] == 1
+    slurm.attempt(run)
+    assert (output / "from").read_text().splitlines() == ["nothing", f"{output}/ck/c-1", "c-1"]
+    assert (output / "other/latest").read_text() == "c-1" and not (output / "none").exists()
+
+
+def test_checkpoints_of_which_none_is_whole_are_moved_away(slurm: Slurm) -> None:
+    pointer = ', pointer: {file: latest, text: "c-{step}"}'
+    run = slurm.run(
+        POINTED.replace("save $", ": $"), pattern="ck/c-{step}", complete="{file: done}", pointer=pointer
+    )
+    slurm.attempt(run)
+    slurm.attempt(run)
+    output = run.folder / "output"
+    assert (output / "from").read_text().splitlines() == ["nothing", "nothing"]
+    assert (output / "ck.before-2/latest").read_text() == "c-9\n"
 
 
 def test_an_entry_that_is_done_is_not_started_again(slurm: Slurm) -> None:

@@ -112,7 +112,7 @@ class _Audit:
         self.found += lock_differences(own.recipe, files)
         claims = replace(self.claims, site=own.site_name, site_digest=own.site_digest)
         try:
-            text = recompile(claims, own.recipe, own.site, files, own.shelf)
+            text = recompile(claims, own.recipe, own.site, files, own.shelf, own.keys)
         except CannotRecompile as error:
             self.cannot(str(error))
         else:

@@ -92,17 +92,18 @@ def _sha(digest: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Frozen files as a script follows from them: their digest, their names, and the two that are read."""
+    """Frozen files as a script follows from them: their digest, their names, the two that are always read, and all."""
 
     digest: str
     names: frozenset[str]
     config: bytes | None
     lock: bytes | None
+    files: Snapshot
 
     @staticmethod
     def of(files: Snapshot) -> Frozen:
         names = frozenset(file.path for file in files.files)
-        return Frozen(files.digest, names, files.data(CONFIG_FILE), files.data(LOCK_FILE))
+        return Frozen(files.digest, names, files.data(CONFIG_FILE), files.data(LOCK_FILE), files)
 
 
 def files_of_run(folder: Path, said: str, recorded: str, max_bytes: int, found: list[Difference]) -> Frozen:

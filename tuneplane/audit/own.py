@@ -14,6 +14,7 @@ from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
 from tuneplane.errors import LockError, TuneplaneError
 from tuneplane.in_force import catalog_of
+from tuneplane.prepare import table_of_keys
 from tuneplane.registry.catalog import PublishedCatalog
 from tuneplane.registry.shelf import Shelf
 from tuneplane.runtimes.image import record_of
@@ -23,9 +24,13 @@ from tuneplane.sites.model import Site
 
 @dataclass
 class Own:
-    """What was found and where, the newest serial that has it; None where nothing is published under the digest."""
+    """What was found and where, the newest serial that has it; None where nothing is published under the digest.
+
+    keys: the recipe's table of upstream's keys.
+    """
 
     recipe: Recipe | None = None
+    keys: dict[str, str] | None = None
     site: Site | None = None
     site_name: str = ""
     site_digest: str = ""
@@ -54,6 +59,7 @@ def own_inputs(auditor: NamedSite, claims: Sequence[Claims]) -> Own:
         for catalog, source in catalogs:
             if found.recipe is None and (recipe := _recipe(catalog, claim)):
                 found.recipe, found.recipe_from = recipe, source or "the bundled catalog"
+                found.keys = table_of_keys(catalog, recipe)
             if found.site is None and (site := _site(auditor, catalog, claim)):
                 found.site, found.site_from = site, source or f"{auditor.file}"
                 found.site_name, found.site_digest = claim.site, claim.site_digest

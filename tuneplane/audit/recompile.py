@@ -22,7 +22,7 @@ from tuneplane.plan.build import make_plan
 from tuneplane.plan.images import asked_of, node_arch
 from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.model import Image
-from tuneplane.prepare import RESOURCE_KEYS, located
+from tuneplane.prepare import RESOURCE_KEYS, located, named_texts
 from tuneplane.registry.shelf import Shelf
 from tuneplane.render.script import render
 from tuneplane.runs.helper import helper
@@ -30,10 +30,17 @@ from tuneplane.runtimes.image import Wanted, named_image, record_of
 from tuneplane.sites.model import Site
 
 
-def recompile(claims: Claims, recipe: Recipe, site: Site, files: Frozen, shelf: Shelf | None) -> str:
-    """The script's text. Raises CannotRecompile."""
+def recompile(
+    claims: Claims,
+    recipe: Recipe,
+    site: Site,
+    files: Frozen,
+    shelf: Shelf | None,
+    keys: dict[str, str] | None = None,
+) -> str:
+    """The script's text. keys: the recipe's table of upstream's keys. Raises CannotRecompile."""
     try:
-        return render(make_plan(inputs(claims, recipe, site, files, shelf)), site)
+        return render(make_plan(replace(inputs(claims, recipe, site, files, shelf), keys=keys)), site)
     except TuneplaneError as error:
         raise CannotRecompile(f"from these inputs tp makes no script: {error}") from None
 
@@ -63,6 +70,7 @@ def inputs(claims: Claims, recipe: Recipe, site: Site, files: Frozen, shelf: She
         helper_digest=helper().digest,
         command=command.words(),
         registry=command.registry,
+        texts=named_texts(recipe, config, request, files.files),
     )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tuneplane.catalog.check_launch import problems as launch_problems
-from tuneplane.catalog.manifest import Manifest, Parameter, Text, Version
+from tuneplane.catalog.check_upstream import parameter_problems
+from tuneplane.catalog.check_upstream import problems as upstream_problems
+from tuneplane.catalog.kinds import KINDS
+from tuneplane.catalog.manifest import Manifest, Parameter, Rule, Text, Version
 from tuneplane.catalog.params import BadValue, interval, read_node
 from tuneplane.catalog.recipe import resolve
 from tuneplane.catalog.requires import fault
-from tuneplane.catalog.rules import TOPOLOGY, names_in, pool_names
+from tuneplane.catalog.rules import SURROUNDINGS, TOPOLOGY, names_in, pool_names
 from tuneplane.core_version import satisfies
 from tuneplane.documents.tree import Node, at, find
 from tuneplane.errors import Problem, nearest, shown
@@ -61,7 +64,13 @@ class Checker:
         yield from self.formerly(manifest.parameters, manifest.parameters, "parameters")
         yield from self.versions()
         yield from self.rules()
+        if manifest.data.kind not in KINDS:
+            expected = "one of " + ", ".join(KINDS)
+            yield self.problem(
+                f"unknown kind of data {shown(manifest.data.kind)}", "data", "kind", expected=expected
+            )
         yield from launch_problems(manifest, self.problem)
+        yield from upstream_problems(manifest, self.problem)
 
     def parameter(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
         name, kind = path[-1], parameter.items or parameter.type
@@ -69,7 +78,9 @@ class Checker:
             yield self.problem(
                 f"{shown(name)} is no name of a parameter", *path, expected="a lower-case word"
             )
-        yield from self.flag(parameter.path, *path, "path")
+        for key in (parameter.path, *parameter.also):
+            yield from self.flag(key, *path, "path")
+        yield from parameter_problems(parameter, self.problem, *path)
         yield from self.text(parameter.doc, *path, "doc")
         for word, *step in (
             (parameter.unit, "unit"),
@@ -101,7 +112,7 @@ class Checker:
             yield self.problem(f"{shown(text)} is not one line of printable text", *path)
 
     def flag(self, text: str, *path: str) -> Iterator[Problem]:
-        if self.manifest.config.style == "flags" and not _PATH.match(text):
+        if text and self.manifest.config.style != "argv" and not _PATH.match(text):
             yield self.problem(f"{shown(text)} is no name of a flag", *path)
 
     def default(self, parameter: Parameter, *path: str) -> Iterator[Problem]:
@@ -167,14 +178,12 @@ class Checker:
                     )
 
     def distinct(self, version: Version, final: dict[str, Parameter], *place: str) -> Iterator[Problem]:
-        """In one version a name or an alias, and a path upstream, mean one parameter."""
+        """In one version a name or an alias means one parameter."""
         kept = [version.rename.get(old, old) for old in self.manifest.parameters if old not in version.remove]
         aliases = [parameter.alias for name, parameter in final.items() if parameter.alias not in ("", name)]
-        paths = [parameter.path for parameter in final.values() if parameter.path]
-        for what, words in (("name", [*kept, *version.add, *aliases]), ("path", paths)):
-            for word, count in Counter(words).items():
-                if count > 1:
-                    yield self.problem(f"{count} parameters have the {what} {shown(word)}", *place)
+        for word, count in Counter([*kept, *version.add, *aliases]).items():
+            if count > 1:
+                yield self.problem(f"{count} parameters have the name {shown(word)}", *place)
 
     def unknown(self, name: str, known: dict[str, Parameter], *path: str) -> Problem:
         close = nearest(name, known)
@@ -183,17 +192,25 @@ class Checker:
         )
 
     def rules(self) -> Iterator[Problem]:
+        versions = self.manifest.framework.versions
         for i, rule in enumerate(self.manifest.rules):
-            yield from self.text(rule.message, "rules", i, "message")
-            for key, expression in (("require", rule.require), ("when", rule.when)):
-                try:
-                    used = names_in(expression)
-                except ValueError as error:
-                    yield self.problem(str(error), "rules", i, key)
-                    continue
-                for version in self.manifest.framework.versions:
-                    recipe = resolve(self.manifest, version)
-                    missing = used - {*TOPOLOGY, *pool_names(recipe.launch), *recipe.parameters}
-                    if missing:
-                        names = ", ".join(f"`{name}`" for name in sorted(missing))
-                        yield self.problem(f"unknown in version {version}: {names}", "rules", i, key)
+            yield from self.rule(rule, versions, "rules", i)
+        for name, version in versions.items():
+            for i, rule in enumerate(version.rules):
+                yield from self.rule(rule, [name], "framework", "versions", name, "rules", i)
+
+    def rule(self, rule: Rule, versions: Iterable[str], *place: str | int) -> Iterator[Problem]:
+        """versions: those in which it holds."""
+        yield from self.text(rule.message, *place, "message")
+        for key, expression in (("require", rule.require), ("when", rule.when)):
+            try:
+                used = names_in(expression)
+            except ValueError as error:
+                yield self.problem(str(error), *place, key)
+                continue
+            for version in versions:
+                recipe = resolve(self.manifest, version)
+                known = {*TOPOLOGY, *SURROUNDINGS, *pool_names(recipe.launch), *recipe.parameters}
+                if missing := used - known:
+                    names = ", ".join(f"`{name}`" for name in sorted(missing))
+                    yield self.problem(f"unknown in version {version}: {names}", *place, key)

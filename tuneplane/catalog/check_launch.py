@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -91,6 +92,17 @@ def _checkpoints(checkpoints: Checkpoints, fault: Fault) -> Iterator[Problem]:
             name = getattr(complete, key)
             if name and (not _PATTERN.match(name) or ".." in name.split("/")):
                 yield fault(f"{shown(name)} is no name of a file", "checkpoints", "complete", key)
+    if pointer := checkpoints.pointer:
+        folder = posixpath.dirname(before)
+        if not folder:
+            yield fault("checkpoints that something points to have a folder", "checkpoints", "pattern")
+        for i, name in enumerate((pointer.file, *pointer.beside)):
+            place = ("pointer", "beside", i - 1) if i else ("pointer", "file")
+            if not _PATTERN.match(name) or ".." in name.split("/"):
+                yield fault(f"{shown(name)} is no name below the output folder", "checkpoints", *place)
+        if pointer.text.count("{step}") != 1 or "{" in pointer.text.replace("{step}", ""):
+            what = f"{shown(pointer.text)} does not hold one `{{step}}`"
+            yield fault(what, "checkpoints", "pointer", "text")
     stopped = checkpoints.warning.stopped
     if stopped is not None and not 0 <= stopped <= 255:
         yield fault(f"{stopped} is no exit code", "checkpoints", "warning", "stopped", expected="0 to 255")

@@ -22,6 +22,7 @@ class Entry:
     data: str
     default: str
     versions: list[str]
+    use: Text | None = None
 
 
 class Catalog(Protocol):
@@ -43,6 +44,9 @@ class Catalog(Protocol):
 
     def starter(self, method: str) -> Mapping[str, tuple[bytes, bool]]:
         """Path → (content, executable) of the method's starter files; empty where it has none."""
+
+    def attached(self, method: str, digest: str) -> bytes:
+        """What belongs to the method and has that sha256. Raises TuneplaneError where it is not to be had."""
 
     def last_serial(self, method: str, framework_version: str = "") -> int | None:
         """The last earlier serial that had the method, in that version; None when it was never published."""

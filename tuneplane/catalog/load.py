@@ -13,9 +13,11 @@ from typing import Any
 from tuneplane.cache import cache_get, cache_key, cache_put
 from tuneplane.catalog.interface import Entry, starter_name, unknown_method
 from tuneplane.catalog.manifest import Manifest
+from tuneplane.catalog.recipe import index_file
 from tuneplane.catalog.source import Layer, Source, gather
 from tuneplane.documents.shape import checked, construct, fingerprint
 from tuneplane.errors import InputError, Problem
+from tuneplane.files import sha256
 from tuneplane.resources import bundled
 
 
@@ -34,6 +36,7 @@ class SourceCatalog:
         parts = []
         for layer in self.layers:
             parts += [str(layer.root), *(part for item in layer.files.items() for part in item)]
+            parts += [part for item in layer.tables.items() for part in item]
         return cache_key("catalog", fingerprint(Manifest), fingerprint(Entry), *parts)
 
     @cached_property
@@ -60,7 +63,7 @@ class SourceCatalog:
         self.folders(method)
         stored = cache_get(f"{self._key}.{method.replace('/', '.')}")
         if stored is None:
-            return checked(Manifest, gather(self.layers)[method].tree)
+            return _checked(gather(self.layers)[method], self.layers)
         return construct(Manifest, json.loads(stored))  # type: ignore[no-any-return]
 
     def starter(self, method: str) -> dict[str, tuple[bytes, bool]]:
@@ -76,6 +79,17 @@ class SourceCatalog:
             if starter_name(PurePosixPath(name.as_posix()))
         }
 
+    def attached(self, method: str, digest: str) -> bytes:
+        """Raises InputError for a file that changed since the catalog was read."""
+        named = self.manifest(method).attached
+        for name, held in named.items():
+            if held == digest:
+                data = find_attached(self.layers, method, name)
+                if data is not None and sha256(data) == digest:
+                    return data
+                raise InputError.of(f"{name} of {method} changes while it is read", hint="the same once more")
+        raise InputError.of(f"{method} has nothing with sha256:{digest}")
+
     def last_serial(self, method: str, framework_version: str = "") -> None:
         """Folders have no past."""
 
@@ -86,7 +100,7 @@ class SourceCatalog:
         manifests: dict[str, Manifest] = {}
         for name, source in sources.items():
             try:
-                manifests[name] = _checked(source)
+                manifests[name] = _checked(source, self.layers)
             except InputError as error:
                 problems.extend(error.problems)
         if problems:
@@ -105,14 +119,35 @@ def load_catalog(overlays: Sequence[Path] = ()) -> SourceCatalog:
     return SourceCatalog(tuple(Layer.read(root) for root in (bundled("recipes"), *overlays)))
 
 
-def _checked(source: Source) -> Manifest:
+def _checked(source: Source, layers: Sequence[Layer]) -> Manifest:
+    """The manifest with the digests of what lies beside it. Raises InputError with every fault."""
     from tuneplane.catalog.check import Checker
 
     manifest = checked(Manifest, source.tree)
-    problems = list(Checker(manifest, source.tree, source.name).problems())
+    checker = Checker(manifest, source.tree, source.name)
+    problems = list(checker.problems())
+    found: dict[str, str] = {}
+    for version in manifest.framework.versions:
+        name = index_file(manifest, version)
+        data = find_attached(layers, source.name, name) if name else None
+        if data is not None:
+            found[name] = sha256(data)
+        elif name:
+            problems.append(checker.problem(f"there is no table _keys/{name}", "config", "index"))
     if problems:
         raise InputError(*problems)
-    return manifest
+    return dataclasses.replace(manifest, attached=found)
+
+
+def find_attached(layers: Sequence[Layer], method: str, name: str) -> bytes | None:
+    """A table of upstream's keys, from the topmost layer that has it."""
+    framework = method.partition("/")[0]
+    for layer in reversed(layers):
+        try:
+            return (layer.root / framework / "_keys" / name).read_bytes()
+        except OSError:
+            continue
+    return None
 
 
 def _line(manifest: Manifest, source: Source) -> dict[str, Any]:
@@ -124,6 +159,7 @@ def _line(manifest: Manifest, source: Source) -> dict[str, Any]:
         "data": manifest.data.kind,
         "default": manifest.framework.default,
         "versions": list(manifest.framework.versions),
+        "use": dataclasses.asdict(manifest.use) if manifest.use else None,
         "folders": [str(folder) for folder in source.folders],
     }
 

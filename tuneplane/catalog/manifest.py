@@ -27,15 +27,28 @@ class Text:
 class Parameter:
     """One parameter a user may set.
 
-    range: an interval such as `(0, 1]`, in which `inf` stands for no bound; path: its name upstream; for a list,
-    `items` is the type of its members and range and choices hold for each of them; formerly: names it had in earlier
-    publications, so that an upgrade finds it.
+    range: an interval such as `(0, 1]`, in which `inf` stands for no bound; path: its name upstream, and `also` further
+    ones that get the same value; for a list, `items` is the type of its members and range and choices hold for each of
+    them; formerly: names it had in earlier publications, so that an upgrade finds it; alias: its name in every method
+    that has its like; spelled: our word → upstream's, both are taken and upstream's is sent; otherwise: an expression
+    for what is sent when nobody sets it; excludes: parameters that cannot be set beside it.
+
+    A `function` is FILE[:FUNCTION] of the experiment: `path` gets the file and `function_path` the function's name;
+    `function` is the name where none is written, and without a `function_path` the only one there is. A `content` is a
+    file of the experiment whose text is sent, or one of `words`, which stand for themselves.
     """
 
-    type: Literal["int", "float", "bool", "str", "enum", "list", "duration", "path"]
+    type: Literal["int", "float", "bool", "str", "enum", "list", "duration", "path", "function", "content"]
     doc: Text
     path: str = ""
+    also: list[str] = field(default_factory=list)
     default: Any = None
+    otherwise: str = ""
+    excludes: list[str] = field(default_factory=list)
+    spelled: dict[str, str] = field(default_factory=dict)
+    function: str = ""
+    function_path: str = ""
+    words: list[str] = field(default_factory=list)
     range: str = ""
     choices: list[str] = field(default_factory=list)
     items: Literal["int", "float", "str", "enum", ""] = ""
@@ -110,24 +123,68 @@ class Launch:
 
 @document
 class Config:
-    """How parameters reach the entry: `flags` writes `--path value`, `argv` writes nothing."""
+    """How parameters reach the entry: `hydra` writes `path=value`, `flags` writes `--path value`, `argv` nothing.
 
-    style: Literal["flags", "argv"]
+    index: the table of upstream's keys against which overrides are checked, none refuses them; open: sections that take
+    keys upstream does not have yet; booleans: whether a flag stands for true by its `presence` or takes a `value`.
+    """
+
+    style: Literal["hydra", "flags", "argv"]
+    index: str = ""
+    open: list[str] = field(default_factory=list)
+    booleans: Literal["value", "presence"] = "value"
+
+
+@document
+class Owned:
+    """A key upstream that tp sets: an expression for its value, none where it only stays as it is, and what a user sets
+    instead.
+    """
+
+    by: str
+    value: str = ""
+
+
+@document
+class Layout:
+    """Columns that a row has together, where `when` holds; `{name}` is the value of a parameter, a dot goes inside."""
+
+    columns: list[str]
+    when: str = "true"
 
 
 @document
 class Data:
-    """The data a method starts from."""
+    """The data a method starts from.
+
+    formats: suffixes of its files, any where empty; separators: characters at which upstream splits a path; layouts:
+    each row has the columns of one of them, any columns where there is none.
+    """
 
     kind: str
     train: Need = "none"
     validation: Need = "none"
     doc: Text | None = None
+    formats: list[Literal["parquet", "jsonl", "json", "csv"]] = field(default_factory=list)
+    separators: str = ""
+    layouts: list[Layout] = field(default_factory=list)
+
+
+@document
+class Migration:
+    """Values of earlier parameters, all of them, and what they become; a parameter nobody set has its default."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 @document
 class Version:
-    """One release of the framework and how it differs from the manifest's main text."""
+    """One release of the framework and how it differs from the manifest's main text.
+
+    keys: the release whose tables of upstream keys count, its own where empty; migrate: what an upgrade to this release
+    makes of parameters that are no more.
+    """
 
     status: Literal["supported", "deprecated"] = "supported"
     sunset: str = ""
@@ -139,6 +196,11 @@ class Version:
     remove: list[str] = field(default_factory=list)
     add: dict[str, Parameter] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
+    keys: str = ""
+    pinned: dict[str, str] = field(default_factory=dict)
+    owned: dict[str, Owned] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    migrate: list[Migration] = field(default_factory=list)
 
 
 @document
@@ -174,6 +236,20 @@ class Notice:
 
 
 @document
+class Pointer:
+    """A file beside the checkpoints from which the entry reads where to go on, and its text, with `{step}` for the
+    step's number. beside: further folders below the output folder that have one.
+
+    An entry that writes it before the checkpoint is whole would, killed in between, never start again: before each
+    attempt it is made to name the newest whole one, and where none is whole the folder is moved away.
+    """
+
+    file: str
+    text: str
+    beside: list[str] = field(default_factory=list)
+
+
+@document
 class Checkpoints:
     """Where checkpoints appear below the output folder: `{step}` stands for the step's number.
 
@@ -185,6 +261,7 @@ class Checkpoints:
     pattern: str
     resume: Literal["automatic", "none"] = "none"
     complete: Complete | None = None
+    pointer: Pointer | None = None
     warning: Notice = field(default_factory=Notice)
 
 
@@ -209,9 +286,18 @@ class Requires:
     core: str
 
 
+Tracker = Literal["console", "tensorboard", "wandb"]
+
+
 @document
 class Manifest:
-    """`recipe.yaml` after shared pieces have been merged in."""
+    """`recipe.yaml` after shared pieces have been merged in.
+
+    use: when to take this method; variables: of the job's environment, as expressions; pinned: keys upstream that make
+    the method what it is, as they are sent, and elsewhere: key → value → the method that has it; owned: keys that tp
+    sets; ignored: keys or sections that upstream takes and does not heed → those that it heeds; attached: name → sha256
+    of what lies beside the manifest and belongs to it, filled in where the recipe is read.
+    """
 
     schema: Literal[1]
     name: str
@@ -225,9 +311,15 @@ class Manifest:
     config: Config
     data: Data
     model: Need = "none"
+    use: Text | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    tracking: list[Tracker] = field(default_factory=lambda: ["console"])
     pinned: dict[str, str] = field(default_factory=dict)
-    owned: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, dict[str, str]] = field(default_factory=dict)
+    owned: dict[str, Owned] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    attached: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     checkpoints: Checkpoints | None = None

@@ -82,6 +82,14 @@ def expectation(parameter: Parameter) -> str:
 def _expectation(parameter: Parameter, kind: str) -> str:
     if kind == "enum":
         return "one of " + ", ".join(f"`{choice}`" for choice in parameter.choices)
+    if kind == "function":
+        return (
+            "FILE or FILE:FUNCTION"
+            if parameter.function_path
+            else f"a file that defines {parameter.function}"
+        )
+    if kind == "content":
+        return " or ".join(["a file", *(f"`{word}`" for word in parameter.words)])
     words = {
         "int": "a whole number",
         "float": "a finite number",
@@ -153,9 +161,11 @@ def _read(parameter: Parameter, kind: str, text: str) -> Any:
             return parse_duration(text)
         except ValueError as error:
             raise BadValue(str(error), expected) from None
-    if kind == "path" and not text:
+    if kind in ("path", "content", "function") and not text:
         raise BadValue("the path is empty", expected)
-    if kind in ("str", "path"):
+    if kind == "function":
+        return _function(parameter, text, expected)
+    if kind in ("str", "path", "content"):
         return text
     number = _integer(text, expected) if kind == "int" else _finite(text, expected)
     if parameter.range and number not in interval(parameter.range):
@@ -163,9 +173,30 @@ def _read(parameter: Parameter, kind: str, text: str) -> Any:
     return number
 
 
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
+
+
+def _function(parameter: Parameter, text: str, expected: str) -> str:
+    file, colon, name = text.rpartition(":") if ":" in text else (text, "", parameter.function)
+    if not file or not _NAME.match(name):
+        raise BadValue(f"{shown(text)} names no function of a file", expected)
+    if not parameter.function_path and name != parameter.function:
+        raise BadValue(f"the function cannot be called {shown(name)}", expected)
+    return f"{file}:{name}" if colon and name != parameter.function else file
+
+
+def function_of(parameter: Parameter, value: str) -> tuple[str, str]:
+    """File and function that the value of a `function` names."""
+    file, colon, name = value.rpartition(":")
+    return (file, name) if colon else (value, parameter.function)
+
+
 def _choice(parameter: Parameter, text: str, expected: str) -> str:
     if text in parameter.choices:
         return text
+    for ours, theirs in parameter.spelled.items():
+        if text == theirs:
+            return ours
     close = nearest(text, parameter.choices)
     raise BadValue(
         f"{shown(text)} is not a choice" + (f", did you mean `{close}`?" if close else ""), expected
@@ -200,6 +231,18 @@ def _list_text(words: list[str]) -> str:
     if text[:1] != "[" and [word.strip() for word in text.split(",")] == words and (text or not words):
         return text
     return "[" + ", ".join(map(flow, words)) + "]" if words else ""
+
+
+def sent(parameter: Parameter, value: Any) -> Any:
+    """The value as upstream spells it."""
+    if isinstance(value, list):
+        return [parameter.spelled.get(written(item), item) for item in value]
+    return parameter.spelled.get(written(value), value) if parameter.spelled else value
+
+
+def shown_value(value: Any) -> str:
+    """A value that is sent, in a table."""
+    return "[" + ", ".join(map(written, value)) + "]" if isinstance(value, list) else written(value)
 
 
 def written(value: Any) -> str:

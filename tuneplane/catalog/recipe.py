@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from dataclasses import field
 from typing import Any
 
 from tuneplane.catalog.manifest import (
@@ -15,22 +16,24 @@ from tuneplane.catalog.manifest import (
     Manifest,
     Metrics,
     Need,
+    Owned,
     Parameter,
     Rule,
     Text,
+    Tracker,
 )
 from tuneplane.documents.shape import document
 from tuneplane.errors import InputError, nearest, shown
 
 TEXTS = frozenset({"title", "summary", "doc", "message", "group"})
 """Fields that only people read."""
-_OUTSIDE = TEXTS | {"status", "sunset", "formerly"}
+_OUTSIDE = TEXTS | {"status", "sunset", "formerly", "use", "elsewhere"}
 """Fields that the digest leaves out: no script, run or refusal follows from them."""
 
 
 @document
 class Recipe:
-    """What one method is for one framework version."""
+    """What one method is for one framework version. keys: sha256 of the table of upstream's keys, empty without one."""
 
     name: str
     version: str
@@ -48,9 +51,15 @@ class Recipe:
     config: Config
     data: Data
     model: Need
+    use: Text | None = None
     environment: dict[str, str]
+    variables: dict[str, str] = field(default_factory=dict)
+    tracking: list[Tracker] = field(default_factory=lambda: ["console"])
     pinned: dict[str, str]
-    owned: dict[str, str]
+    elsewhere: dict[str, dict[str, str]] = field(default_factory=dict)
+    owned: dict[str, Owned]
+    ignored: dict[str, str] = field(default_factory=dict)
+    keys: str = ""
     parameters: dict[str, Parameter]
     rules: list[Rule]
     checkpoints: Checkpoints | None
@@ -94,14 +103,26 @@ def resolve(manifest: Manifest, framework_version: str | None = None) -> Recipe:
         config=manifest.config,
         data=manifest.data,
         model=manifest.model,
+        use=manifest.use,
         environment=manifest.environment,
-        pinned=manifest.pinned,
-        owned=manifest.owned,
+        variables=manifest.variables,
+        tracking=manifest.tracking,
+        pinned={**manifest.pinned, **version.pinned},
+        elsewhere=manifest.elsewhere,
+        owned={**manifest.owned, **version.owned},
+        ignored=manifest.ignored,
+        keys=manifest.attached.get(index_file(manifest, wanted), ""),
         parameters=_parameters(manifest, wanted),
-        rules=manifest.rules,
+        rules=[*manifest.rules, *version.rules],
         checkpoints=manifest.checkpoints,
         metrics=manifest.metrics,
     )
+
+
+def index_file(manifest: Manifest, wanted: str) -> str:
+    """The name under `_keys/` of the table of upstream's keys for a framework version; empty without one."""
+    version = manifest.framework.versions[wanted]
+    return f"{manifest.config.index}-{version.keys or wanted}.json" if manifest.config.index else ""
 
 
 def _parameters(manifest: Manifest, wanted: str) -> dict[str, Parameter]:
@@ -128,18 +149,18 @@ def canonical(value: Any) -> Any:
     """
     if dataclasses.is_dataclass(value):
         return {
-            field.name: canonical(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.name not in _OUTSIDE and getattr(value, field.name) != _default(field)
+            item.name: canonical(getattr(value, item.name))
+            for item in dataclasses.fields(value)
+            if item.name not in _OUTSIDE and getattr(value, item.name) != _default(item)
         }
     if isinstance(value, dict):
         return {key: canonical(item) for key, item in value.items()}
     return [canonical(item) for item in value] if isinstance(value, list) else value
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    factory = field.default_factory
-    return field.default if factory is dataclasses.MISSING else factory()
+def _default(item: dataclasses.Field[Any]) -> Any:
+    factory = item.default_factory
+    return item.default if factory is dataclasses.MISSING else factory()
 
 
 def _digest(value: Any) -> str:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneplane.documents.text import read_text
 from tuneplane.documents.tree import Mapping, Node, Scalar, merged
 from tuneplane.documents.tree import Sequence as TreeSequence
 from tuneplane.errors import InputError, Problem, TuneplaneError, shown
+from tuneplane.files import sha256
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One folder of recipes; `files` maps each YAML file's path below it to its text."""
+    """One folder of recipes.
+
+    files: each YAML file's path below it → its text; tables: the same for tables of upstream's keys → sha256.
+    """
 
     root: Path
     files: dict[str, str]
+    tables: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, root: Path) -> Layer:
@@ -25,7 +30,12 @@ class Layer:
         if not root.is_dir():
             raise InputError.of(f"the recipe folder {shown(root)} does not exist")
         paths = sorted([*root.glob("*.yaml"), *root.glob("*/*.yaml"), *root.glob("*/*/recipe.yaml")])
-        return cls(root, {path.relative_to(root).as_posix(): read_text(path, str(path)) for path in paths})
+        tables = {
+            path.relative_to(root).as_posix(): sha256(path.read_bytes())
+            for path in root.glob("*/_keys/*.json")
+        }
+        texts = {path.relative_to(root).as_posix(): read_text(path, str(path)) for path in paths}
+        return cls(root, texts, dict(sorted(tables.items())))
 
     def methods(self) -> Iterator[str]:
         """Names of the methods that have a manifest here."""
@@ -81,9 +91,18 @@ def _joined(layer: Layer, name: str, below: Source | None) -> Source:
         )
     if below is None:
         raise InputError.of(f"there is no {name} below to extend", mark.at("extends"))
-    joined = merged(below.tree, _without(tree, "extends"))
-    assert isinstance(joined, Mapping)
-    return Source(name, joined, (*below.folders, folder))
+    return Source(name, _laid(below.tree, _without(tree, "extends")), (*below.folders, folder))
+
+
+def _laid(base: Mapping, over: Mapping) -> Mapping:
+    """`over` laid on `base`; the rules of both hold."""
+    whole = merged(base, over)
+    assert isinstance(whole, Mapping)
+    held, more = base.entries.get("rules"), over.entries.get("rules")
+    if isinstance(held, TreeSequence) and isinstance(more, TreeSequence):
+        rules = TreeSequence((*held.items, *more.items), more.mark)
+        whole = Mapping({**whole.entries, "rules": rules}, whole.marks, whole.mark)
+    return whole
 
 
 def _without(tree: Mapping, key: str) -> Mapping:
@@ -98,16 +117,14 @@ def _with_includes(layer: Layer, path: str, chain: tuple[str, ...]) -> Mapping:
     include = tree.entries.get("include")
     if include is None:
         return tree
-    base: Node = Mapping({})
+    base = Mapping({})
     where = tree.mark_of("include").at("include")
     for shared in _include_paths(layer, path, include, where):
         if shared in chain or shared == path:
             cycle = " → ".join((*chain, path, shared))
             raise InputError.of(f"shared pieces include each other: {cycle}", where)
-        base = merged(base, _with_includes(layer, shared, (*chain, path)))
-    whole = merged(base, _without(tree, "include"))
-    assert isinstance(whole, Mapping)
-    return whole
+        base = _laid(base, _with_includes(layer, shared, (*chain, path)))
+    return _laid(base, _without(tree, "include"))
 
 
 def _include_paths(layer: Layer, path: str, include: Node, where: str) -> Iterator[str]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def explain(chosen: Chosen, experiment: str, key: str | None, request: Request, as_json: bool) -> None:
     """Show for each key, or for KEY alone, its value, which source set it, and what lost.
 
-    Keys are parameters, `model` and `data.NAME`, `resources.NAME`, `env.NAME`, and the script's directives as
-    `slurm.NAME`.
+    Keys are parameters, upstream's own keys that nobody sets by a parameter, `model` and `data.NAME`, `resources.NAME`,
+    `env.NAME`, and the script's directives as `slurm.NAME`.
     """
     from tuneplane.cli.output import emit_json, emit_table, language, tell
     from tuneplane.prepare import prepare
@@ -56,7 +56,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _rows(prepared: Prepared) -> list[dict[str, Any]]:
-    from tuneplane.catalog.params import as_set
+    from tuneplane.catalog.params import as_set, shown_value
     from tuneplane.plan.environment import ELSEWHERE
 
     plan, config, site = prepared.plan, prepared.config, prepared.named_site.site
@@ -75,6 +75,7 @@ def _rows(prepared: Prepared) -> list[dict[str, Any]]:
     for s in plan.settings:
         text = None if s.value is None else as_set(prepared.recipe.parameters[s.key], s.value)
         rows.append(row(s.key, text, s.source, s.where, s.lost))
+    rows += [row(s.key, shown_value(s.value), s.source, s.where, s.lost) for s in plan.told]
     named = {"model": config.model, **{f"data.{key}": data for key, data in config.data.items()}}
     for place in plan.located:
         if item := named[place.key]:

@@ -68,7 +68,11 @@ class Located:
 
 @dataclass
 class Config:
-    """The sections of `config.yaml`; what is absent is empty. pools: of `resources`, a profile by its roles."""
+    """The sections of `config.yaml`; what is absent is empty.
+
+    data: `train` and `validation`, and `train.1` and so on for the further files of a list; pools: of `resources`, a
+    profile by its roles.
+    """
 
     model: Written | None = None
     data: dict[str, Written] = field(default_factory=dict)
@@ -112,7 +116,7 @@ class _Reader:
         config = Config()
         sections: dict[str, Callable[[Node, Mark], Any]] = {
             "model": lambda node, mark: self.text(node, mark, "model"),
-            "data": lambda node, mark: self.texts(node, mark, "data", DATA_KEYS),
+            "data": self.data,
             "params": self.params,
             "overrides": self.overrides,
             "env": self.env,
@@ -169,6 +173,36 @@ class _Reader:
                 found[key] = written
         return found
 
+    def data(self, node: Node, mark: Mark) -> dict[str, Written]:
+        """The texts of the section, of which each may be a list."""
+        found: dict[str, Written] = {}
+        tree = self.mapping(node, mark, "data")
+        single: dict[str, Node] = {}
+        for key, value in tree.entries.items():
+            if isinstance(value, Sequence) and key in DATA_KEYS:
+                for i, written in enumerate(self.paths(value, tree.mark_of(key), f"data.{key}")):
+                    found[f"{key}.{i}" if i else key] = written
+            else:
+                single[key] = value
+        return {**self.texts(Mapping(single, tree.marks, tree.mark), mark, "data", DATA_KEYS), **found}
+
+    def paths(self, node: Sequence, mark: Mark, key: str) -> list[Written]:
+        """The paths of a data set, each once."""
+        if not node.items:
+            self.fault("the list is empty", mark, key, "a path, or a list of paths")
+        found: list[Written] = []
+        for i, item in enumerate(node.items):
+            written = self.text(item, item.mark, f"{key}.{i}")
+            if written and written.text in [other.text for other in found]:
+                self.fault(f"{shown(written.text)} stands twice", item.mark, f"{key}.{i}")
+            elif written and ":" in written.text and len(node.items) > 1:
+                self.fault(
+                    f"{shown(written.text)} holds a colon", item.mark, f"{key}.{i}", "paths without one"
+                )
+            elif written:
+                found.append(written)
+        return found
+
     def resources(self, config: Config, node: Node, mark: Mark, known: tuple[str, ...]) -> dict[str, Written]:
         """The texts of the section; `pools` in it becomes a section of its own."""
         if isinstance(node, Mapping) and "pools" in node.entries:
@@ -218,9 +252,11 @@ class _Reader:
 
     def tracking(self, node: Node, mark: Mark) -> list[Written]:
         words = self.words(node, mark, "tracking")
-        for word in words:
+        for i, word in enumerate(words):
             if word.text not in TRACKERS:
                 self.unknown(word.text, word.mark, word.key, TRACKERS, "tracker")
+            elif word.text in [other.text for other in words[:i]]:
+                self.fault(f"{shown(word.text)} stands twice", word.mark, word.key)
         return words
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tuneplane import __version__
-from tuneplane.catalog.params import written
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.errors import InputError, TuneplaneError, shown
 from tuneplane.experiment.config import Config
 from tuneplane.faults import Faults
+from tuneplane.job.checks.columns import DataFile
 from tuneplane.plan import apptainer
+from tuneplane.plan.columns import check_paths, data_files
 from tuneplane.plan.comeback import comes_back, warning
 from tuneplane.plan.directives import Asked, directives
-from tuneplane.plan.environment import layered, platform
+from tuneplane.plan.environment import computed, layered, platform, with_home
+from tuneplane.plan.expressions import seen, sizes, surroundings
+from tuneplane.plan.files import check_files
 from tuneplane.plan.images import check_image, image_refusals, unchecked
 from tuneplane.plan.inputs import Inputs
 from tuneplane.plan.launch import launch_options
-from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import (
     Plan,
     Pool,
@@ -29,10 +30,11 @@ from tuneplane.plan.model import (
     Value,
 )
 from tuneplane.plan.mounts import check_mounts
-from tuneplane.plan.paths import path_value, site_path
+from tuneplane.plan.paths import site_path
 from tuneplane.plan.pools import components, pools
-from tuneplane.plan.settings import check_rules, settle
+from tuneplane.plan.settings import check_rules, derived, settle
 from tuneplane.plan.topology import time_limit
+from tuneplane.plan.words import command, not_parameters, upstream
 from tuneplane.sites.model import Site
 
 
@@ -46,13 +48,25 @@ def make_plan(inputs: Inputs) -> Plan:
     settings = settle(recipe, config, inputs.request.settings, faults)
     _check_needs(inputs, faults)
     _check_tracking(config, recipe, faults)
+    check_files(inputs, settings, faults)
+    check_paths(inputs, faults)
+    told: list[Setting] = []
+    variables: dict[str, Value] = {}
+    data: tuple[DataFile, ...] = ()
     # rules see values and topology: they speak only when both are sound
     if made is not None and not faults.found:
-        check_rules(recipe, settings, held, inputs.language, faults)
-    words = _words(inputs, settings, faults)
+        around = {**surroundings(inputs), **sizes(recipe, held)}
+        settings = derived(recipe, settings, {**around, **seen(inputs, settings)}, faults)
+        check_rules(recipe, settings, around, made.profile, inputs.language, faults)
+        values = {**around, **seen(inputs, settings)}
+        told = upstream(inputs, settings, values, faults)
+        variables = computed(recipe, values, faults)
+        data = data_files(inputs, values, faults)
+    words = command(inputs, told, faults)
     cache = site_path(site.folders.model_cache)
     base = platform(held, inputs.located, site.network.online, cache) if held else []
-    variables = layered(base, site.environment, recipe.environment, config, faults)
+    own = {**recipe.environment, **variables}
+    environment = layered(with_home(base, words), site.environment, own, config, faults)
     names = {"experiment": inputs.experiment, "method": recipe.name}
     resume, why_not = comes_back(site, recipe)
     notice = warning(site, recipe, resume, seconds)
@@ -72,7 +86,8 @@ def make_plan(inputs: Inputs) -> Plan:
         launch_kind=recipe.launch.kind,
         words=words,
         settings=tuple(settings),
-        environment=tuple(variables),
+        environment=tuple(environment),
+        told=tuple(not_parameters(recipe, told)),
         directives=tuple(lines) if site.scheduler == "slurm" else (),
         params=_params(inputs, settings),
         secrets=tuple(sorted({secret.text for secret in config.secrets})),
@@ -81,10 +96,11 @@ def make_plan(inputs: Inputs) -> Plan:
         located=tuple(inputs.located.values()),
         refusals=tuple(refusals(inputs)),
         pools=tuple(held) if len(held) > 1 else (),
-        launch=launch_options(site, recipe, held, requires),
+        launch=launch_options(site, recipe, held, requires, data),
         warning=notice,
         resume=resume,
         why_not=why_not,
+        data=data,
     )
     if plan.runtime != "host":
         check_mounts(plan)
@@ -154,67 +170,21 @@ def _check_needs(inputs: Inputs, faults: Faults) -> None:
 
 def _check_tracking(config: Config, recipe: Recipe, faults: Faults) -> None:
     for item in config.tracking:
-        if item.text != "console":
-            expected = "`console`; its metrics come through `tuneplane.report`"
+        if item.text not in recipe.tracking:
+            expected = "one of " + ", ".join(f"`{word}`" for word in recipe.tracking)
+            if recipe.tracking == ["console"]:
+                expected = "`console`; its metrics come through `tuneplane.report`"
             faults.add(
                 InputError, f"{recipe.name} does not track to {shown(item.text)}", item.where, expected
             )
-
-
-def _words(inputs: Inputs, settings: list[Setting], faults: Faults) -> tuple[Value, ...]:
-    """The command after the launcher: interpreter, entry, parameters, the user's own words."""
-    config, recipe = inputs.config, inputs.recipe
-    launch = recipe.launch
-    entry: list[Value] = ["-m", launch.entry.module] if launch.entry.module else [launch.entry.experiment]
-    words: list[Value] = [*launch.interpreter, *entry]
-    if recipe.config.style == "flags":
-        words += _flags(inputs, settings, faults)
-    if config.args and not launch.words:
-        faults.add(
-            InputError,
-            f"{recipe.name} takes no words of its own",
-            config.args[0].where,
-            "parameters",
-            f"tp methods {recipe.name}",
-        )
-    for item in config.args if launch.words else []:
-        if too_long(item.text):
+        elif item.text == "wandb" and WANDB_KEY not in [secret.text for secret in config.secrets]:
+            what = "`wandb` needs its key"
             faults.add(
-                InputError, f"the word has {len(item.text.encode())} bytes", item.where, "less than 128 KiB"
+                InputError, what, item.where, hint=f"secrets: [{WANDB_KEY}], the value in the secrets file"
             )
-        if "\0" in item.text:
-            faults.add(InputError, "the word holds a NUL character", item.where)
-        words.append(item.text)
-    for setting in settings:
-        for value in setting.value if isinstance(setting.value, list) else [setting.value]:
-            if isinstance(value, str) and too_long(value):
-                size = len(value.encode())
-                faults.add(InputError, f"the value has {size} bytes", setting.where, "less than 128 KiB")
-    return tuple(words)
 
 
-_LIKE_A_FLAG = re.compile(r"-(?!\d+\Z|\d*\.\d+\Z)")
-"""What argparse takes for a flag where a list's item is expected: only plain negative numbers are none."""
-
-
-def _flags(inputs: Inputs, settings: list[Setting], faults: Faults) -> list[Value]:
-    """`--path=value` in one word each, so that a value that begins with `-` stays a value; a list's items follow
-    their flag as words, where that is not possible.
-    """
-    words: list[Value] = []
-    for setting in sorted(settings, key=lambda setting: inputs.recipe.parameters[setting.key].path):
-        parameter = inputs.recipe.parameters[setting.key]
-        if isinstance(setting.value, list):
-            items = [written(item) for item in setting.value]
-            for item in filter(_LIKE_A_FLAG.match, items):
-                faults.add(InputError, f"the item {shown(item)} would be read as a flag", setting.where)
-            words += [f"--{parameter.path}", *items] if items else []
-        elif setting.value is not None and parameter.type == "path":
-            prefix = f"--{parameter.path}="
-            words.append(path_value(inputs.experiment_dir, inputs.has_file, setting.value, prefix))
-        elif setting.value is not None:
-            words.append(f"--{parameter.path}={written(setting.value)}")
-    return words
+WANDB_KEY = "WANDB_API_KEY"
 
 
 def _params(inputs: Inputs, settings: list[Setting]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.durations import parse_duration
 from tuneplane.plan.model import Resume
@@ -16,12 +18,15 @@ def comes_back(site: Site, recipe: Recipe) -> tuple[Resume | None, str]:
     if site.scheduler != "slurm" or requeue.policy == "none":
         return None, "the site does not start runs again"
     before, _, after = checkpoints.pattern.partition("{step}")
-    complete = checkpoints.complete
+    complete, pointer = checkpoints.complete, checkpoints.pointer
+    start, _, end = pointer.text.partition("{step}") if pointer else ("", "", "")
     made = Resume(
         before=before,
         after=after,
         file=complete.file if complete else "",
         tracker=complete.tracker if complete else "",
+        pointer=(pointer.file, start, end) if pointer else None,
+        pointed=(posixpath.dirname(before), *pointer.beside) if pointer else (),
         stopped=checkpoints.warning.stopped,
         policy=requeue.policy,
         attempts=requeue.attempts,

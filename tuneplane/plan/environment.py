@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tuneplane.errors import InputError, shown
+from tuneplane.catalog.params import written
+from tuneplane.catalog.recipe import Recipe
+from tuneplane.errors import InputError, TuneplaneError, shown
 from tuneplane.experiment.config import Config, Located, Written
 from tuneplane.faults import Faults
 from tuneplane.names import VARIABLE, looks_secret, owned
+from tuneplane.plan.expressions import evaluated
+from tuneplane.plan.hydra import VARIABLES
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import Pool, Ref, Value, Variable
 
@@ -19,7 +24,8 @@ def platform(
     made = held[0].topology
 
     def path_of(key: str) -> str:
-        return (located[key].path or "") if key in located else ""
+        """The path, or those of all its files with a colon between them."""
+        return ":".join(item.path or "" for name, item in located.items() if f"{name}.".startswith(f"{key}."))
 
     values: dict[str, Value] = {
         "TUNEPLANE_RUN_DIR": Ref("run"),
@@ -72,12 +78,34 @@ ELSEWHERE = {
 """Variables that the job itself finds out, and what they hold."""
 
 
+def computed(recipe: Recipe, values: Mapping[str, Any], faults: Faults) -> dict[str, Value]:
+    """The recipe's variables that follow from values. values: what expressions see."""
+    found: dict[str, Value] = {}
+    for name, expression in recipe.variables.items():
+        try:
+            value = evaluated(expression, values)
+        except TuneplaneError as error:
+            faults.take(error)
+            continue
+        if value is not None:
+            found[name] = value if isinstance(value, Ref) else written(value)
+    return found
+
+
+def with_home(base: list[Variable], words: Sequence[Value]) -> list[Variable]:
+    """The variables with the one for the user's own home folder, where a word of the command asks for it."""
+    name = VARIABLES["home"]
+    asked = any(f"oc.env:{name}}}" in str(word) for word in words)
+    return [*base, Variable(name, Ref("home"), "platform")] if asked else base
+
+
 def layered(
-    base: list[Variable], site: Mapping[str, str], recipe: Mapping[str, str], config: Config, faults: Faults
+    base: list[Variable], site: Mapping[str, str], recipe: Mapping[str, Value], config: Config, faults: Faults
 ) -> list[Variable]:
     """The variables in force, by name: the user's over the recipe's over the site's over the platform's."""
     stacked: dict[str, list[Variable]] = {variable.name: [variable] for variable in base}
-    for source, mapping in (("site", site), ("recipe", recipe)):
+    layers: tuple[tuple[str, Mapping[str, Value]], ...] = (("site", {**site}), ("recipe", recipe))
+    for source, mapping in layers:
         for name, value in mapping.items():
             stacked.setdefault(name, []).append(Variable(name, value, source))
     for secret in config.secrets:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.documents.tree import Mark
@@ -43,6 +44,8 @@ class Request:
             ("train", self.train_data, "--train-data"),
             ("validation", self.validation_data, "--validation-data"),
         ):
+            if text is not None:
+                data = {name: item for name, item in data.items() if not name.startswith(f"{key}.")}
             if item := over(text, option, data.get(key)):
                 data[key] = item
         resources = dict(config.resources)
@@ -76,7 +79,12 @@ def _lost(config: Config, roles: str) -> tuple[tuple[str, str, str], ...]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that a plan follows from. config: already with what the command line says in its place."""
+    """All that a plan follows from.
+
+    config: already with what the command line says in its place; keys: upstream's keys → their types, None where the
+    method has no table of them or nothing asks for it; texts: contents of the files that parameters name, by the text
+    that names them.
+    """
 
     experiment: str
     experiment_dir: str
@@ -95,3 +103,5 @@ class Inputs:
     language: str = "en"
     config_name: str = "config.yaml"
     registry: str = ""
+    keys: Mapping[str, str] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)

@@ -7,13 +7,18 @@ from typing import Any
 
 from tuneplane.catalog.recipe import Recipe
 from tuneplane.durations import parse_duration
+from tuneplane.job.checks.columns import DataFile, written_files
 from tuneplane.plan.model import Pool
 from tuneplane.sites.model import Site
 from tuneplane.sizes import parse_size
 
 
 def launch_options(
-    site: Site, recipe: Recipe, held: list[Pool], requires: tuple[str, ...]
+    site: Site,
+    recipe: Recipe,
+    held: list[Pool],
+    requires: tuple[str, ...],
+    data: tuple[DataFile, ...] = (),
 ) -> tuple[tuple[str, str], ...]:
     """(option, value) in a fixed order; an option that would say the default is left out where it would be noise."""
     if not held:
@@ -34,6 +39,7 @@ def launch_options(
         "--warning": _warning(recipe),
         "--old-ray": "allowed" if launch.kind == "ray" and site.runtime.old_ray else "",
         "--requires": " ".join(requires),
+        "--columns": written_files(data),
         **_preflight(site),
     }
     return tuple((option, value) for option, value in options.items() if value)

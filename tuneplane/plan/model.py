@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tuneplane.experiment.config import Located
+from tuneplane.job.checks.columns import DataFile
 
 Place = Literal["run", "files", "attempt", "output", "scratch", "home", "user"]
 """What is known only where the job runs, folders and the user's name; the script has a variable for each."""
@@ -95,7 +96,8 @@ class Resume:
     """How a run comes back: where its checkpoints are and what the script does at its end.
 
     before, after: of a checkpoint's path below the output folder, around the step's number; file, tracker: what tells a
-    whole checkpoint, see `catalog.manifest.Complete`; stopped: exit code of an entry that saved because it was told,
+    whole checkpoint, see `catalog.manifest.Complete`; pointer: name and text, around the step's number, of the file that
+    the entry follows, and pointed the folders that have one, the checkpoints' own first; stopped: exit code of an entry that saved because it was told,
     None for any but 0; policy and the rest are the site's, warning in seconds.
     """
 
@@ -103,6 +105,8 @@ class Resume:
     after: str
     file: str
     tracker: str
+    pointer: tuple[str, str, str] | None
+    pointed: tuple[str, ...]
     stopped: int | None
     policy: str
     attempts: int
@@ -186,7 +190,8 @@ class Plan:
 
     topology: of the launch's own nodes; pools: all kinds of nodes, where there is more than one; launch: options of the
     supervisors; warning: (signal, seconds before the time limit), None where nobody is told; resume: None where a run
-    does not come back, and why_not then says why; requires: of the image's packages, where the job itself has to look.
+    does not come back, and why_not then says why; requires: of the image's packages, where the job itself has to look;
+    told: what upstream is told under its own keys beside the parameters; data: files whose columns are known.
     """
 
     provenance: Provenance
@@ -210,6 +215,8 @@ class Plan:
     warning: tuple[str, int] | None = None
     resume: Resume | None = None
     why_not: str = ""
+    told: tuple[Setting, ...] = ()
+    data: tuple[DataFile, ...] = ()
 
     @property
     def nodes(self) -> int:

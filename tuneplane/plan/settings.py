@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tuneplane.catalog.manifest import Parameter
-from tuneplane.catalog.params import BadValue, as_set, default_value, read_node, read_text
+from tuneplane.catalog.params import BadValue, as_set, default_value, read_node, read_text, written
 from tuneplane.catalog.recipe import Recipe
-from tuneplane.catalog.rules import broken, pool_names
-from tuneplane.errors import InputError, nearest, shown
-from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config
+from tuneplane.catalog.rules import broken, names_in, value_of
+from tuneplane.documents.tree import Scalar
+from tuneplane.errors import InputError, TuneplaneError, nearest, shown
+from tuneplane.experiment.config import COMMAND_LINE, CONFIG_FILE, Config, WrittenNode
 from tuneplane.faults import Faults
 from tuneplane.names import looks_secret
-from tuneplane.plan.model import Pool, Setting
+from tuneplane.plan.model import Setting
 
 DEFAULT = "recipe default"
+DERIVED = "recipe"
+"""Who set what follows from other values."""
 
 
 def settle(
@@ -29,7 +33,7 @@ def settle(
     chosen: dict[str, list[tuple[str, Any, str]]] = {name: [] for name in recipe.parameters}
     for key, text in assignments:
         where = f"--set {key}"
-        if name := names.parameter(key, where, "--set"):
+        if name := names.parameter(key, where, text):
             _choose(
                 chosen[name],
                 COMMAND_LINE,
@@ -41,7 +45,7 @@ def settle(
     for candidates in chosen.values():
         candidates.reverse()
     for key, item in config.params.items():
-        if name := names.parameter(key, item.where, "params"):
+        if name := names.parameter(key, item.where, _text(item)):
             if any(source == CONFIG_FILE for source, _, _ in chosen[name]):
                 faults.add(
                     InputError, f"{shown(name)} is set twice, under its name and its alias", item.where
@@ -55,8 +59,59 @@ def settle(
                 faults,
             )
     for key, item in config.overrides.items():
-        names.override(key, item.where)
-    return [_setting(name, parameter, chosen[name]) for name, parameter in recipe.parameters.items()]
+        names.override(key, item)
+    settings = [_setting(name, parameter, chosen[name]) for name, parameter in recipe.parameters.items()]
+    _check_excluded(recipe, settings, faults)
+    return _less_excluded(recipe, settings)
+
+
+def _less_excluded(recipe: Recipe, settings: Sequence[Setting]) -> list[Setting]:
+    """Without the defaults of parameters in whose place a user set another."""
+    chosen = {setting.key for setting in settings if setting.where}
+    others = {other for name in chosen for other in recipe.parameters[name].excludes}
+    return [
+        Setting(setting.key, None, "not set")
+        if setting.source == DEFAULT
+        and (setting.key in others or chosen.intersection(recipe.parameters[setting.key].excludes))
+        else setting
+        for setting in settings
+    ]
+
+
+def _check_excluded(recipe: Recipe, settings: Sequence[Setting], faults: Faults) -> None:
+    """Two parameters that a user set and that stand in place of each other."""
+    by_name = {setting.key: setting for setting in settings if setting.where}
+    for name, setting in by_name.items():
+        for other in recipe.parameters[name].excludes:
+            if other in by_name:
+                what = f"{shown(name)} and {shown(other)} cannot both be set"
+                where = f"{setting.where}, {by_name[other].where}"
+                faults.add(InputError, what, where, "one of them")
+
+
+def derived(
+    recipe: Recipe, settings: Sequence[Setting], values: Mapping[str, Any], faults: Faults
+) -> list[Setting]:
+    """The settings, where those that nobody set have the values that follow from others.
+
+    values: what expressions see beside the parameters. Faults are the recipe's.
+    """
+    found = {setting.key: setting for setting in settings}
+    for name, parameter in recipe.parameters.items():
+        if not parameter.otherwise or found[name].value is not None:
+            continue
+        if any(found[other].value is not None for other in parameter.excludes):
+            continue
+        seen = {**values, **{key: setting.value for key, setting in found.items()}}
+        try:
+            value = value_of(parameter.otherwise, seen)
+            if value is not None:
+                found[name] = replace(found[name], value=read_text(parameter, written(value)), source=DERIVED)
+        except BadValue as error:
+            faults.add(InputError, f"what follows for {shown(name)}: {error.what}", "", error.expected)
+        except TuneplaneError as error:
+            faults.take(error)
+    return list(found.values())
 
 
 def _choose(
@@ -90,10 +145,16 @@ class _Names:
     def __init__(self, recipe: Recipe, faults: Faults) -> None:
         self.recipe, self.faults = recipe, faults
         self.aliases = {p.alias: name for name, p in recipe.parameters.items() if p.alias}
-        self.paths = {p.path: name for name, p in recipe.parameters.items() if p.path}
+        self.paths = {
+            path: name
+            for name, p in reversed(recipe.parameters.items())
+            for path in (p.path, p.function_path, *p.also)
+            if path
+        }
 
-    def parameter(self, key: str, where: str, section: str) -> str | None:
-        if self._refused(key, where):
+    def parameter(self, key: str, where: str, text: str) -> str | None:
+        """The parameter's name. text: the value, as it is written."""
+        if self._refused(key, where, text):
             return None
         name = self.aliases.get(key, key)
         if name in self.recipe.parameters:
@@ -111,56 +172,70 @@ class _Names:
         )
         return None
 
-    def override(self, key: str, where: str) -> None:
-        if self._refused(key, where):
+    def override(self, key: str, item: WrittenNode) -> None:
+        where, recipe = item.where, self.recipe
+        if self._refused(key, where, _text(item)):
             return
         if key in self.paths:
             self.faults.add(
                 InputError, f"{shown(key)} has a name of its own", where, f"`params.{self.paths[key]}`"
             )
-            return
-        what = (
-            f"{self.recipe.name} takes no overrides: it has no index of upstream keys to check them against"
-        )
-        self.faults.add(
-            InputError, what, where, "its parameters under `params`", f"tp methods {self.recipe.name}"
-        )
+        elif not recipe.keys:
+            what = f"{recipe.name} takes no overrides: it has no index of upstream keys to check them against"
+            hint = f"tp methods {recipe.name}"
+            self.faults.add(InputError, what, where, "its parameters under `params`", hint)
 
-    def _refused(self, key: str, where: str) -> bool:
-        """Whether the key is pinned, owned by the platform or names a secret."""
-        if key in self.recipe.pinned:
-            what = f"{shown(key)} is what makes this method: it is always `{self.recipe.pinned[key]}`"
-            self.faults.add(InputError, what, where, hint=f"tp methods {self.recipe.name}")
-        elif key in self.recipe.owned:
-            self.faults.add(InputError, f"{shown(key)} belongs to tp", where, f"`{self.recipe.owned[key]}`")
-        elif looks_secret(key) and key not in self.recipe.parameters:
+    def _refused(self, key: str, where: str, text: str) -> bool:
+        """Whether the key is pinned, owned by the platform, without effect, or names a secret."""
+        recipe, key = self.recipe, key.lstrip("+")
+        if key in recipe.parameters:
+            return False
+        if key in recipe.owned:
+            self.faults.add(InputError, f"{shown(key)} belongs to tp", where, recipe.owned[key].by)
+        elif key in recipe.pinned:
+            what = f"{shown(key)} is what makes this method: it is always `{recipe.pinned[key]}`"
+            other = recipe.elsewhere.get(key, {}).get(text)
+            hint = f"tp new NAME --method {other}" if other and other != recipe.name else ""
+            self.faults.add(InputError, what, where, hint=hint or f"tp methods {recipe.name}")
+        elif right := self._heeded(key):
+            what = f"{recipe.framework} takes {shown(key)} and does not heed it"
+            self.faults.add(InputError, what, where, f"`{right}`")
+        elif looks_secret(key):
             hint = "list its name under `secrets` and put the value into the secrets file"
             self.faults.add(InputError, f"{shown(key)} looks like a secret", where, hint=hint)
         else:
             return False
         return True
 
+    def _heeded(self, key: str) -> str:
+        """What upstream heeds in place of a key that it ignores; a section stands for the keys in it."""
+        for ignored, right in self.recipe.ignored.items():
+            if key == ignored:
+                return self._named(right)
+            if key.startswith(f"{ignored}."):
+                return self._named(right + key[len(ignored) :])
+        return ""
+
+    def _named(self, path: str) -> str:
+        """A parameter's name where the key has one."""
+        return f"params.{self.paths[path]}" if path in self.paths else path
+
+
+def _text(item: WrittenNode) -> str:
+    return item.node.text if isinstance(item.node, Scalar) else ""
+
 
 def check_rules(
-    recipe: Recipe, settings: Sequence[Setting], held: Sequence[Pool], language: str, faults: Faults
+    recipe: Recipe,
+    settings: Sequence[Setting],
+    values: Mapping[str, Any],
+    profile: str,
+    language: str,
+    faults: Faults,
 ) -> None:
-    """Add a fault for each cross-parameter rule that does not hold. held: the pools, the launch's own first."""
-    made = held[0].topology
-    values: dict[str, Any] = {setting.key: setting.value for setting in settings}
-    values |= {
-        "nodes": made.nodes,
-        "gpus_per_node": made.gpus_per_node,
-        "processes_per_node": made.processes_per_node,
-        "world_size": made.world_size,
-    }
-    values |= dict.fromkeys(pool_names(recipe.launch), 0)
-    for pool in held[1:]:
-        name = pool.name.replace("-", "_")
-        values |= {f"{name}_nodes": pool.topology.nodes, f"{name}_gpus_per_node": pool.topology.gpus_per_node}
+    """Add a fault for each cross-parameter rule that does not hold. values: what rules see beside the parameters."""
     by_name = {setting.key: setting for setting in settings}
-    for rule in broken(recipe.rules, values):
-        from tuneplane.catalog.rules import names_in
-
+    for rule in broken(recipe.rules, {**values, **{key: item.value for key, item in by_name.items()}}):
         used = [
             by_name[name] for name in sorted(names_in(rule.require) | names_in(rule.when)) if name in by_name
         ]
@@ -169,4 +244,4 @@ def check_rules(
             for s in used
             if s.value is not None
         )
-        faults.add(InputError, rule.message.read(language), where, f"{rule.require} on {made.profile}")
+        faults.add(InputError, rule.message.read(language), where, f"{rule.require} on {profile}")

@@ -74,6 +74,10 @@ class PublishedCatalog:
         named = self._needed(method)["starter"]
         return {path: (self._part("files", digest), runs) for path, (digest, runs) in named.items()}
 
+    def attached(self, method: str, digest: str) -> bytes:
+        """What the method's manifest names by that sha256."""
+        return self._part("files", digest)
+
     def digests(self, method: str) -> tuple[str, dict[str, tuple[str, bool]]] | None:
         """sha256 of the method's manifest, and path → (sha256, executable) of its starter files; None without it."""
         line = self._line(method)

@@ -62,9 +62,12 @@ def build(catalog: SourceCatalog, sites: Mapping[str, bytes]) -> Content:
     lines = []
     for name, entry in catalog.entries.items():
         starter = catalog.starter(name)
+        manifest = catalog.manifest(name)
+        for digest in manifest.attached.values():
+            content.add("files", catalog.attached(name, digest))
         line: dict[str, Any] = {
             **dataclasses.asdict(entry),
-            "manifest": content.add("methods", _line(written(catalog.manifest(name)))),
+            "manifest": content.add("methods", _line(written(manifest))),
             "starter": {path: [content.add("files", data), runs] for path, (data, runs) in starter.items()},
         }
         lines.append(_line(line))
