@@ -123,3 +123,25 @@ def test_others_hear_of_a_failure_before_what_it_left_has_ended(run):
 def test_wrong_options(given, message):
     with pytest.raises(options.Refusal, match=message):
         options.read_options(["--kind", "process", "--nodes", "1", *given, "--", "x"])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "given", "left"),
+    [
+        ("nvidia", ["CUDA", "ROCR", "HIP"], ["CUDA"]),
+        ("none", ["CUDA", "ROCR"], ["CUDA"]),
+        ("amd", ["CUDA", "ROCR", "HIP"], ["HIP"]),
+        ("amd", ["CUDA", "ROCR"], ["ROCR"]),
+        ("nvidia", ["ROCR"], ["ROCR"]),
+        ("nvidia", [], []),
+    ],
+)
+def test_one_variable_of_visible_gpus_reaches_the_command(run, vendor, given, left):
+    """Slurm sets those of every vendor at once."""
+    names = {f"{name}_VISIBLE_DEVICES": "0" for name in given}
+    script = (
+        "echo ${CUDA_VISIBLE_DEVICES:+CUDA} ${ROCR_VISIBLE_DEVICES:+ROCR} ${HIP_VISIBLE_DEVICES:+HIP} >seen"
+    )
+    code = run.go("sh", "-c", script, options=("--gpu-vendor", vendor), **names)
+    assert code == 0, run.log() + str(run.verdict())
+    assert (run.experiment / "seen").read_text().split() == left

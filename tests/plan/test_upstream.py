@@ -80,8 +80,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 def words(recipe: Recipe, text: str = "", request: Request | None = None, **over: Any) -> dict[str, str]:
     """Key → value of each word after the entry."""
     found = plan(recipe, text, request, **{"keys": KEYS, **over}).words
-    assert found[:2] == ("-m", "toy.main")
-    return dict(word.split("=", 1) for word in found[2:])  # type: ignore[union-attr]
+    assert found[:3] == ("python3", "-m", "toy.main")
+    return dict(word.split("=", 1) for word in found[3:])  # type: ignore[union-attr]
 
 
 def settings(*pairs: tuple[str, str]) -> Request:

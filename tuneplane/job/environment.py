@@ -25,6 +25,20 @@ _OTHERS_RANKS = frozenset(
     + ["MASTER_ADDR", "MASTER_PORT"]
 )
 
+# Slurm without a driver's library sets those of every vendor; with two of them set, torch on ROCm filters twice and
+# programs refuse to start.
+_VISIBLE = {
+    "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+    "nvidia": ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+}
+
+
+def _one_vendor(environment: Dict[str, str], vendor: str) -> None:
+    """Leave the one variable of visible GPUs that the vendor's programs read first."""
+    held = [name for name in _VISIBLE.get(vendor, _VISIBLE["nvidia"]) if name in environment]
+    for name in held[1:]:
+        del environment[name]
+
 
 def command_environment(
     given: Mapping[str, str], options: Options, helper: str, folder: str, go: Go, own: str, key: str
@@ -35,6 +49,7 @@ def command_environment(
     """
     unwanted = _OTHERS + (_SCHEDULER if options.kind == "ray" else ())
     result = {k: v for k, v in given.items() if k not in _OTHERS_RANKS and not k.startswith(unwanted)}
+    _one_vendor(result, options.needs.gpu_vendor)
     result["TUNEPLANE_HEAD_ADDRESS"] = go.address
     result["TUNEPLANE_HEAD_PORT"] = str(go.user_port)
     result["TUNEPLANE_WARNING_FILE"] = os.path.join(folder, WARNING)

@@ -45,10 +45,10 @@ def check_files(inputs: Inputs, settings: Sequence[Setting], faults: Faults) -> 
             if "\0" in text:
                 faults.add(InputError, f"{shown(file)} holds a NUL character", where)
         else:
-            _check_function(text, file, function_of(parameter, setting.value)[1], where, faults)
+            check_function(text, file, function_of(parameter, setting.value)[1], where, faults)
 
 
-def _check_function(text: str, file: str, name: str, where: str, faults: Faults) -> None:
+def check_function(text: str, file: str, name: str, where: str, faults: Faults) -> None:
     """Whether a module defines the function, by reading it alone."""
     try:
         names = list(_defined(ast.parse(text)))

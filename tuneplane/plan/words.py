@@ -25,7 +25,9 @@ def command(inputs: Inputs, told: Sequence[Setting], faults: Faults) -> tuple[Va
     """All words. told: what upstream is told, see `upstream`."""
     launch = inputs.recipe.launch
     entry: list[Value] = ["-m", launch.entry.module] if launch.entry.module else [launch.entry.experiment]
-    words: list[Value] = [*launch.interpreter, *entry]
+    # torchrun and Accelerate start a module themselves
+    python = ["python3"] if launch.entry.module and launch.kind in ("process", "ray") else []
+    words: list[Value] = [*(launch.interpreter or python), *entry]
     for setting in told:
         words += _words(inputs, setting, faults)
     return (*words, *_own_words(inputs, faults))
