@@ -86,7 +86,7 @@ framework:
     2.0.0: {runtime_id: toy-2.0.0}
 launch: {kind: torchrun, entry: {experiment: main.py}}
 config: {style: flags}
-data: {kind: text}
+data: {kind: any}
 parameters:
   rate: {type: float, range: "(0, 1]", default: 0.1, path: learning-rate, alias: lr, doc: {en: Rate}}
   steps: {type: int, range: "[1, inf)", path: steps, doc: {en: Steps}}

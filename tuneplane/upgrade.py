@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from functools import partial
 
 from tuneplane.catalog.interface import Catalog
 from tuneplane.catalog.recipe import Recipe, resolve
@@ -19,6 +20,7 @@ from tuneplane.experiment.snapshot import FrozenFile
 from tuneplane.experiment.starter import Move, starter_moves
 from tuneplane.files import sha256
 from tuneplane.moving import Succession, moved_config
+from tuneplane.prepare import table_of_keys
 from tuneplane.sites.model import Site
 from tuneplane.standing import Origin, compared, lock_of, origin_of, starter_of, version_for
 
@@ -60,11 +62,12 @@ def plan_upgrade(
     moves, writes = starter_moves(
         experiment.folder, catalog.starter(lock.method), _known(lock, recipe, origin, starter)
     )
-    change = Succession(lock.framework_version, manifest, recipe, origin.manifest if origin else None)
+    old, keys = origin.manifest if origin else None, partial(table_of_keys, catalog, recipe)
+    change = Succession(lock.framework_version, manifest, recipe, old, keys)
     data = experiment.read(CONFIG_FILE)
-    moved, keys = moved_config(data, f"{experiment.label}/{CONFIG_FILE}", change, site, language)
-    moves += [Move(CONFIG_FILE, "renamed", f"{old} is {new} now", line) for old, new, line in keys]
-    if keys:
+    moved, renamed = moved_config(data, f"{experiment.label}/{CONFIG_FILE}", change, site, language)
+    moves += renamed
+    if renamed:
         writes.append(_rewritten(experiment, CONFIG_FILE, data, moved))
     if fields_of(recipe) != lock.fields:
         writes.append(_rewritten(experiment, LOCK_FILE, experiment.read(LOCK_FILE), text.encode()))

@@ -30,7 +30,7 @@ framework:
     2.0.0: {runtime_id: toy-2.0.0, requires: [torch==2.14.0]}
 launch: {kind: process, entry: {experiment: main.sh}, interpreter: [bash]}
 config: {style: flags}
-data: {kind: text}
+data: {kind: any}
 """
 _VARIES = {
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "<the time of this>",

@@ -36,7 +36,7 @@ framework:
     2.0.0: {runtime_id: toy-2.0.0}
 launch: {kind: process, entry: {experiment: main.sh}, interpreter: [bash]}
 config: {style: flags}
-data: {kind: text}
+data: {kind: any}
 parameters:
   rate: {type: float, range: "(0, 1]", default: 0.1, path: rate, doc: {en: Rate}}
   kind: {type: enum, choices: [a, b], default: a, path: kind, doc: {en: Kind}}

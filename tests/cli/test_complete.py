@@ -14,7 +14,7 @@ CASES = {
     "tp site show l": "local",
     "tp site ": "ls show",
     "tp job s": "status",
-    "tp methods ": "custom/custom pytorch/image-classification",
+    "tp methods custom": "custom/custom",
     "tp methods pyt": "pytorch/image-classification",
     "tp --site bench methods t": "toy/tuned",
     "tp new exp --method cu": "custom/custom",
@@ -38,6 +38,8 @@ CASES = {
     "tp job cancel im": "images-ijkmnpqr",
     "tp job wait zzz": "",
     "tp methods --lang ": "en zh",
+    "tp methods --data v": "verifiable-tasks",
+    "tp methods --data x": "",
 }
 
 
@@ -82,10 +84,10 @@ def test_options_complete(full: World) -> None:
 
 
 def test_as_bash_asks(full: World) -> None:
-    asked = {"_TP_COMPLETE": "bash_complete", "COMP_WORDS": "tp methods ", "COMP_CWORD": "2"}
+    asked = {"_TP_COMPLETE": "bash_complete", "COMP_WORDS": "tp methods cust", "COMP_CWORD": "2"}
     said = full.real(**asked)
     assert (said.code, said.err) == (0, "")
-    assert said.out == "plain,custom/custom\nplain,pytorch/image-classification\n"
+    assert said.out == "plain,custom/custom\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from cli.world import REPOSITORY, Expected, World, normal
+from cli.world import REPOSITORY, Expected, World, lines, normal
 
 expected = Expected("new")
 METHODS = ["custom/custom", "pytorch/image-classification"]
@@ -129,7 +129,6 @@ REFUSED = {
     "unknown method": ["new", "x", "--method", "custom/kustom"],
     "unknown version": ["new", "x", "--method", "custom/custom", "--framework-version", "1"],
     "fork of nothing": ["new", "x", "--from", "exq"],
-    "fork of another method": ["new", "x", "--from", "exp", "--method", "pytorch/image-classification"],
     "fork with an unknown version": ["new", "x", "--from", "exp", "--framework-version", "1"],
     "a folder is there": ["new", "exp", "--method", "custom/custom"],
     "a file is there": ["new", "file", "--method", "custom/custom"],
@@ -209,3 +208,160 @@ def test_a_write_that_fails_leaves_nothing(world: World) -> None:
     assert {name: size for name, (size, _) in world.tree().items()} == {
         name: size for name, (size, _) in before.items()
     }
+
+
+# --- to another method ---
+
+CROSSING = REPOSITORY / "tests/cli/crossing"
+OLD = lines(
+    """
+    # mine
+    model: /models/m
+    data: {train: [data/a.parquet, ../b.jsonl], validation: data/v.jsonl}
+    params:
+      learning_rate: 1e-2   # too high
+      batch: 64
+      rollouts_per_prompt: 0x10
+      policy_loss: geo_mean
+      kl: 0
+      reward: ./reward.py
+      only_here: 3
+      temperature: 0.7
+      no_such: [1, a]
+    overrides:
+      algorithm:
+        note: hello
+        api_key: canary
+      extra.kwargs: {a: [1, "2"], b: {}}
+    env: {NCCL_DEBUG: "1", TOY_TOKEN_PATH: x}
+    secrets: [HF_TOKEN]
+    tracking: [console, wandb]
+    args: [a, "b c"]
+    resources:
+      time: 2h
+      pools: {"actor,rollout": "cpu:1", judge: "cpu:1"}
+    """
+)
+
+
+@pytest.fixture
+def old(world: World) -> Path:
+    """An experiment of `alpha/align` at a site that has methods of two frameworks."""
+    world.site("two", "local", recipes=[str(CROSSING)])
+    world.environment["TUNEPLANE_SITE"] = "two"
+    folder = world.made("old", "alpha/align")
+    (folder / "config.yaml").write_text(OLD)
+    (folder / "data").mkdir()
+    for path in (folder / "data/a.parquet", folder / "data/v.jsonl", world.folder / "b.jsonl"):
+        path.write_text("{}\n")
+    return folder
+
+
+def test_to_a_method_of_another_framework(world: World, old: Path) -> None:
+    before = files(old)
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/align"), "to beta/align", world)
+    there = files(world.folder / "there")
+    assert there.pop("config.yaml") == expected.section("config.yaml of old as beta/align")
+    assert json.loads(there.pop("recipe.lock.json"))["recipe"]["name"] == "beta/align"
+    assert there == files(CROSSING / "beta/align/starter")
+    assert files(old) == before
+
+
+def test_to_a_method_of_another_framework_as_json(world: World, old: Path) -> None:
+    said = world.tp("new", "there", "--from", "old", "--method", "beta/align", "--json")
+    expected(said, "to beta/align as JSON", world)
+
+
+def test_to_a_method_of_the_same_framework(world: World, old: Path) -> None:
+    expected(world.tp("new", "there", "--from", "old", "--method", "alpha/critic"), "to alpha/critic", world)
+    text = (world.folder / "there/config.yaml").read_text()
+    assert text == expected.section("config.yaml of old as alpha/critic")
+
+
+def test_to_a_method_without_model_and_parameters(world: World, old: Path) -> None:
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/learn"), "to beta/learn", world)
+    text = (world.folder / "there/config.yaml").read_text()
+    assert text == expected.section("config.yaml of old as beta/learn")
+
+
+def test_and_back(world: World, old: Path) -> None:
+    (old / "config.yaml").write_text("model: .\ndata: {train: data/v.jsonl}\nparams: {lr: 1e-5, kl: 0.5}\n")
+    assert world.tp("new", "there", "--from", "old", "--method", "beta/align").code == 0
+    expected(world.tp("new", "back", "--from", "there", "--method", "alpha/align"), "and back", world)
+    text = (world.folder / "back/config.yaml").read_text()
+    assert "\n  lr: 1e-5 " in text and "\n  kl: 0.5 " in text
+    assert "model: ../old " in text and "{train: ../old/data/v.jsonl}" in text
+    made = files(world.folder / "back").keys()
+    assert made == {"config.yaml", "recipe.lock.json", "data/a.parquet", "README.md", "reward.py"}
+
+
+def test_the_users_own_files_come_along(world: World, old: Path) -> None:
+    """A file that was edited stays, with the new starter's beside it; a reward that the method would miss is told."""
+    (old / "reward.py").write_text("def judge(source, answer, truth):\n    return 1.0\n")
+    (old / "config.yaml").write_text("params: {reward: reward.py:judge, chat_template: chat.j2}\n")
+    (old / "chat.j2").write_text("{{ messages }}\n")
+    (old / "lib").write_text("a file where the starter has a folder\n")
+    (old / "run.sh").write_text("#!/bin/sh\n")
+    (old / "run.sh").chmod(0o755)
+    (old / ".env").write_text("HF_TOKEN=canary\n")
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/align"), "own files", world)
+    there = world.folder / "there"
+    assert (there / "reward.py").read_text() == (old / "reward.py").read_text()
+    assert (there / "reward.py.new").read_text() == (CROSSING / "beta/align/starter/reward.py").read_text()
+    assert os.access(there / "run.sh", os.X_OK) and not (there / ".env").exists()
+    assert "\n  reward: reward.py " in (there / "config.yaml").read_text()
+    expected(world.tp("new", "in-the-way", "--from", "old", "--method", "beta/learn"), "in the way", world)
+
+
+def test_a_reward_that_is_called_otherwise(world: World, old: Path) -> None:
+    (old / "reward.py").write_text("def compute_score(*_): ...\ndef reward_func(*_): ...\n")
+    (old / "config.yaml").write_text("params: {reward: reward.py, reward_url: http://x}\n")
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/align"), "reward", world)
+    (old / "config.yaml").write_text("params: {reward: gone.py}\n")
+    expected(
+        world.tp("new", "gone", "--from", "old", "--method", "alpha/critic"), "reward that is gone", world
+    )
+
+
+def test_a_reward_that_a_default_names(world: World, old: Path) -> None:
+    """Nobody sets it, so it is called all the same; an edited file may lack what the other method calls."""
+    (old / "config.yaml").write_text("model: .\n")
+    (old / "reward.py").write_text("def compute_score(*_): ...  # edited\n")
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/align"), "default reward", world)
+
+
+def test_in_chinese_to_another_method(world: World, old: Path) -> None:
+    words = ("new", "there", "--from", "old", "--method", "alpha/align", "--framework-version", "1.1.0")
+    assert world.tp(*words).code == 0
+    assert (world.folder / "there/config.yaml").read_text() == OLD
+    assert world.tp("new", "zh", "--from", "old", "--method", "alpha/critic", "--lang", "zh").code == 0
+    text = (world.folder / "zh/config.yaml").read_text()
+    assert text == expected.section("config.yaml of old as alpha/critic in Chinese")
+
+
+def test_from_a_method_that_is_gone(world: World, old: Path) -> None:
+    lock = old / "recipe.lock.json"
+    lock.write_text(lock.read_text().replace("alpha/align", "alpha/gone"))
+    expected(world.tp("new", "there", "--from", "old", "--method", "beta/align"), "from a gone method", world)
+
+
+REFUSED_CROSSINGS = {
+    "to no method": ["--method", "beta/alig"],
+    "to no version": ["--method", "beta/align", "--framework-version", "1"],
+    "to another method, over itself": ["--method", "beta/align"],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_CROSSINGS)
+def test_refused_crossings(world: World, old: Path, case: str) -> None:
+    name = "old" if "itself" in case else "there"
+    before = world.tree()
+    expected(world.tp("new", name, "--from", "old", *REFUSED_CROSSINGS[case]), case, world)
+    assert world.tree() == before
+
+
+def test_a_configuration_that_cannot_be_read(world: World, old: Path) -> None:
+    (old / "config.yaml").write_text("params: [1]\nmodle: x\n")
+    before = world.tree()
+    expected(world.tp("new", "x", "--from", "old", "--method", "beta/align"), "unreadable", world)
+    assert world.tree() == before

@@ -397,6 +397,108 @@ def test_bytes_outside_the_keys_stay(shop: Shop) -> None:
     assert (folder / "config.yaml").stat().st_mode & 0o777 == 0o600
 
 
+# --- values that became others ---
+
+THREE = ("recipe", "upgrade", "exp", "--framework-version", "3.0.0")
+MIGRATED = lines(
+    """
+    params:
+      max_steps: 40          # steps: not many
+      correction: icepop     # how
+      # --- the switch ---
+      'correct': true        # on, always
+      mode: "fast"   # as fast as it goes
+    """
+)
+
+
+def at_two(shop: Shop, config: str) -> Path:
+    shop.publish("three")
+    said = shop.tp("new", "exp", "--method", METHOD, "--framework-version", "2.0.0")
+    assert said.code == 0, said
+    folder = shop.world.folder / "exp"
+    (folder / "config.yaml").write_text(config)
+    return folder
+
+
+def test_values_that_became_others(shop: Shop) -> None:
+    folder = at_two(shop, MIGRATED)
+    expected(shop.tp(*THREE, "--check"), "migration: check", shop.world)
+    expected(shop.tp(*THREE), "migration", shop.world)
+    assert (folder / "config.yaml").read_text() == lines(
+        """
+        params:
+          steps: 40          # steps: not many
+          level: token     # how
+          # --- the switch ---
+          'gate': mask        # on, always
+          mode: careful   # as fast as it goes
+        """
+    )
+    assert shop.tp("validate", "exp").code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("params: {correct: true}\n", "params: {level: token}\n"),
+        (
+            "params:\n  correction: icepop  # how\nenv: {}\n",
+            "params:\n  level: token  # how\n  gate: mask\nenv: {}\n",
+        ),
+        (
+            "params:\n  correct: false  # none of it\n  mode: careful\n",
+            "params:\n  # none of it\n  mode: careful\n",
+        ),
+        ("params:\n  correction:\n    icepop\n", "params:\n  level:\n    token\n  gate: mask\n"),
+        ("params: {correct: false, max_steps: 3}\n", "params: {steps: 3}\n"),
+    ],
+)
+def test_migrated(shop: Shop, before: str, after: str) -> None:
+    folder = at_two(shop, before)
+    said = shop.tp(*THREE)
+    assert (said.code, (folder / "config.yaml").read_text()) == (0, after), said
+
+
+REFUSED_THREE = {
+    "no entry": "params:\n  correct: true\n  correction: both\n",
+    "half an entry": "params: {correct: false, correction: icepop}\n",
+    "no entry at all": "params: {legacy: 1, correct: false}\n",
+    "over several lines": "params:\n  correction: >-\n    icepop\n",
+    "used again": "params: {mode: &m fast}\nargs: [*m]\n",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_THREE)
+def test_not_migrated(shop: Shop, case: str) -> None:
+    at_two(shop, REFUSED_THREE[case])
+    before = shop.world.tree()
+    expected(shop.tp(*THREE), f"not migrated: {case}", shop.world)
+    assert shop.world.tree() == before
+
+
+def test_nothing_is_migrated_downwards(shop: Shop) -> None:
+    folder = at_two(shop, MIGRATED)
+    assert shop.tp(*THREE).code == 0
+    expected(shop.tp(*THREE[:-1], "2.0.0"), "not migrated: downwards", shop.world)
+    (folder / "config.yaml").write_text("params: {mode: fast, steps: 3}\n")
+    assert shop.tp(*THREE[:-1], "2.0.0").code == 0
+    assert (folder / "config.yaml").read_text() == "params: {mode: fast, max_steps: 3}\n"
+
+
+@pytest.mark.parametrize("key", ["note", "notes"])
+def test_overrides_are_held_against_the_new_release(world: World, key: str) -> None:
+    world.site("two", "local", recipes=[str(REPOSITORY / "tests/cli/crossing")])
+    world.environment["TUNEPLANE_SITE"] = "two"
+    folder = world.made("exp", "alpha/align")
+    text = "model: .\ndata: {train: .}\nparams: {policy_loss: gmpo, only_here: 1}\noverrides:\n  algorithm.note: x\n"
+    (folder / "config.yaml").write_text(text.replace("note", key))
+    words = ("recipe", "upgrade", "exp", "--framework-version", "1.1.0")
+    expected(world.tp(*words), f"override: {key}", world)
+    moved = text.replace("note", key).replace("policy_loss: gmpo, only_here: 1", "loss: gmpo")
+    assert (folder / "config.yaml").read_text() == (moved if key == "notes" else text)
+
+
 # --- in one step ---
 
 

@@ -128,7 +128,7 @@ def test_a_parameter_by_name_or_alias(tmp_path: Path) -> None:
         ("kind: torchrun", "kind: process", [("launch.kind", "changed", "torchrun", "process")]),
         ("experiment: main.py", "module: main", [("launch.entry.experiment", "removed", "main.py", ""), ("launch.entry.module", "added", "", "main")]),
         ("style: flags", "style: argv", [("config.style", "changed", "flags", "argv")]),
-        ("kind: text}", "kind: text, train: required}", [("data.train", "added", "", "required")]),
+        ("kind: any}", "kind: any, train: required}", [("data.train", "added", "", "required")]),
         ("data:", "pinned: {a.b: x, c: y}\ndata:", [("pinned.a.b", "added", "", "x"), ("pinned.c", "added", "", "y")]),
         ("data:", "environment: {A: x}\ndata:", [("environment.A", "added", "", "x")]),
         ("data:", "model: optional\ndata:", [("model", "changed", "none", "optional")]),

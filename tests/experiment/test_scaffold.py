@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import MANIFEST, catalog, config, recipe, replaced, whats, write_recipe
+from builders import MANIFEST, catalog, replaced, whats, write_recipe
 
-from tuneplane.catalog.load import SourceCatalog, load_catalog
-from tuneplane.catalog.params import default_value, read_node
+from tuneplane.catalog.load import SourceCatalog
 from tuneplane.catalog.recipe import resolve
 from tuneplane.documents.tree import Mark
 from tuneplane.errors import InputError
 from tuneplane.experiment.config import Written
+from tuneplane.experiment.first_config import config_text
 from tuneplane.experiment.locate import check_name, experiment_names, find_experiment
 from tuneplane.experiment.locations import locate
 from tuneplane.experiment.lock import lock_text
-from tuneplane.experiment.scaffold import config_text, fork, scaffold
+from tuneplane.experiment.scaffold import fork, scaffold
 
 
 @pytest.fixture
@@ -95,57 +94,6 @@ def test_a_fork_keeps_what_would_be_frozen_and_is_locked_anew(toy: SourceCatalog
         == lock_text(resolve(newer.manifest("toy/tuned")))
         != Path("exp/recipe.lock.json").read_text()
     )
-
-
-# --- the configuration it begins with ---
-
-ODD = """\
-  text: {type: str, default: "a: b # 'c' \\"d\\"", path: text, doc: {en: "With: # signs", zh: 文字}}
-  blank: {type: str, default: "", path: blank, doc: {en: Blank}}
-  nul: {type: str, default: "null", path: nul, doc: {en: The word}}
-  number: {type: str, default: "1.10", path: number, doc: {en: Number}}
-  lines: {type: str, default: "a\\nb\\u2028c", path: lines, doc: {en: Lines}}
-  words: {type: list, items: str, default: ["a, b", "", "[c]", "~"], path: words, doc: {en: Words}}
-  sizes: {type: list, items: int, default: [1, -2], path: sizes, doc: {en: Sizes}}
-  none: {type: list, items: int, default: [], path: none, doc: {en: None}}
-  wait: {type: duration, default: 90m, path: wait, doc: {en: Wait}}
-  fast: {type: bool, default: false, path: fast, doc: {en: Fast}}
-  kind: {type: enum, choices: ["no", "-"], default: "-", path: kind, doc: {en: Kind}}
-  file: {type: path, default: "~/x y", path: file, doc: {en: File}}
-"""
-
-
-def recipes(tmp_path: Path) -> list[Any]:
-    shipped = load_catalog()
-    return [resolve(shipped.manifest(name), version) for name, entry in shipped.entries.items() for version in entry.versions] + [
-        recipe(tmp_path, replaced(MANIFEST, ("category: supervised", "category: supervised\nmodel: optional"), ("data: {kind: text}", "data: {kind: text, train: required, validation: optional}")) + ODD)]  # fmt: skip
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_first_configuration_sets_nothing_and_names_everything(tmp_path: Path, language: str) -> None:
-    for made in recipes(tmp_path):
-        text = config_text(made, language)
-        found = config(text)
-        assert not found.params and (found.model is None) == (made.model != "required")
-        # what is commented out, taken as it stands, is every parameter with its default
-        spoken = config(re.sub(r"(?m)^  # (?=[a-z_]+:)", "  ", text))
-        assert list(spoken.params) == list(made.parameters)
-        for name, parameter in made.parameters.items():
-            default = default_value(parameter)
-            if default is not None:
-                assert read_node(parameter, spoken.params[name].node) == default, name
-
-
-def test_every_other_commented_line_is_valid_when_taken(tmp_path: Path) -> None:
-    for made in recipes(tmp_path):
-        lines = [
-            line.removeprefix("# ")
-            for line in config_text(made, "en").splitlines()
-            if re.match(r"# [a-z]+: ", line)
-        ]
-        found = config("\n".join(lines) + "\n")
-        assert found.env and found.secrets and found.resources.keys() == {"profile", "time"}
-        assert (found.model is not None) == (made.model == "optional")
 
 
 # --- names and places ---

@@ -27,7 +27,7 @@ requires: {core: ">=0.1,<0.2"}
 framework: {kind: toy, default: 2.0.0, versions: {1.0.0: {runtime_id: toy-1.0.0}, 2.0.0: {runtime_id: toy-2.0.0}, 2.1.0: {runtime_id: toy-2.0.0}}}
 launch: {kind: process, entry: {experiment: main.sh}, interpreter: [bash]}
 config: {style: argv}
-data: {kind: text}
+data: {kind: any}
 """
 
 

@@ -253,7 +253,7 @@ framework:
     2.0.0: {{runtime_id: toy-2.0.0, requires: [{requires}]}}
 launch: {{kind: process, entry: {{experiment: main.sh}}, interpreter: [bash]}}
 config: {{style: argv}}
-data: {{kind: text}}
+data: {{kind: any}}
 """
 
 

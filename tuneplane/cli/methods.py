@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +11,26 @@ from tuneplane.cli.chosen import Chosen
 from tuneplane.cli.options import json_option, lang_option
 
 if TYPE_CHECKING:
-    from tuneplane.catalog.interface import Catalog
+    from tuneplane.catalog.interface import Catalog, Entry
+    from tuneplane.catalog.manifest import Manifest
     from tuneplane.catalog.recipe import Recipe
+
+
+def _kinds(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from tuneplane.catalog.kinds import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 @click.command()
 @click.argument("method", required=False, shell_complete=complete.methods)
-@click.option("--data", "data", metavar="KIND", help="Only methods that start from this kind of data.")
+@click.option(
+    "--data",
+    "data",
+    metavar="KIND",
+    shell_complete=_kinds,
+    help="What can be started from this kind of data; a word that is none lists them.",
+)
 @click.option("--framework-version", metavar="V", help="The framework version to show.")
 @lang_option
 @json_option
@@ -37,95 +49,84 @@ def methods(
 
     if framework_version and not method:
         raise click.UsageError("--framework-version goes with a METHOD")
-    if data and method:
+    if data is not None and method:
         raise click.UsageError("--data lists methods, it does not go with one")
+    if data is not None:
+        _check_kind(data, language(lang))
     catalog = catalog_of(chosen.load())
     if method:
         from tuneplane.catalog.recipe import resolve
 
         manifest = catalog.manifest(method)
-        recipe = resolve(manifest, framework_version)
-        versions = {name: version.status for name, version in manifest.framework.versions.items()}
-        _show(recipe, versions, language(lang), as_json)
+        _show(manifest, resolve(manifest, framework_version), language(lang), as_json)
     else:
         _list(catalog, data, language(lang), as_json)
 
 
+def _check_kind(data: str, lang: str) -> None:
+    """Raises UsageError for a kind that does not exist, with those that do and what they are."""
+    from tuneplane.catalog.kinds import KINDS
+    from tuneplane.cli.cells import columns, table
+    from tuneplane.errors import UsageError, nearest, shown
+
+    if data in KINDS:
+        return
+    close = nearest(data, KINDS)
+    what = f"there is no kind of data {shown(data)}" + (f", did you mean `{close}`?" if close else "")
+    rows = [(name, kind.line.read(lang)) for name, kind in KINDS.items()]
+    click.echo("\n".join(table(rows, columns())), err=True)
+    raise UsageError.of(what, expected="one of those above")
+
+
 def _list(catalog: Catalog, data: str | None, lang: str, as_json: bool) -> None:
-    from tuneplane.cli.output import emit_json, emit_table
-    from tuneplane.errors import UsageError, shown
+    from tuneplane.cli.cells import columns
+    from tuneplane.cli.methods_list import listing, of_kind
+    from tuneplane.cli.output import emit_json
 
-    entries = list(catalog.entries.values())
-    if data:
-        kinds = sorted({entry.data for entry in entries})
-        if data not in kinds:
-            raise UsageError.of(
-                f"there is no kind of data {shown(data)}", expected="one of " + ", ".join(kinds)
-            )
-        entries = [entry for entry in entries if entry.data == data]
+    every = list(catalog.entries.values())
+    entries = [entry for entry in every if data in (None, entry.data)]
     if as_json:
-        emit_json(
-            [
-                {
-                    "method": e.name,
-                    "title": e.title.read(lang),
-                    "summary": e.summary.read(lang),
-                    "category": e.category,
-                    "data": e.data,
-                    "framework_versions": e.versions,
-                    "default_framework_version": e.default,
-                }
-                for e in entries
-            ]
-        )
+        emit_json([_line(entry, lang) for entry in entries])
+    elif data is None:
+        click.echo("\n".join(listing(entries, lang, columns())))
+    else:
+        free = [entry.name for entry in every if entry.data == "any"]
+        click.echo("\n".join(of_kind(data, entries, free, lang, columns())))
+
+
+def _line(entry: Entry, lang: str) -> dict[str, Any]:
+    return {
+        "method": entry.name,
+        "title": entry.title.read(lang),
+        "summary": entry.summary.read(lang),
+        "use": entry.use.read(lang) if entry.use else "",
+        "category": entry.category,
+        "data": entry.data,
+        "framework_versions": entry.versions,
+        "default_framework_version": entry.default,
+    }
+
+
+def _show(manifest: Manifest, recipe: Recipe, lang: str, as_json: bool) -> None:
+    from tuneplane.cli.methods_show import differences, page
+
+    if not as_json:
+        from tuneplane.cli.cells import columns
+
+        click.echo("\n".join(page(manifest, recipe, lang, columns())))
         return
-    rows = [(e.name, e.default, e.data, e.summary.read(lang)) for e in entries]
-    emit_table(("METHOD", "VERSION", "DATA", "WHAT IT DOES"), rows)
+    import dataclasses
 
+    from tuneplane.cli.output import emit_json
 
-def _show(recipe: Recipe, versions: Mapping[str, str], lang: str, as_json: bool) -> None:
-    from tuneplane.catalog.params import as_set, default_value, expectation
-    from tuneplane.cli.output import emit_json, emit_table
-
-    if as_json:
-        import dataclasses
-
-        emit_json({**dataclasses.asdict(recipe), "digest": recipe.digest, "versions": versions})
-        return
-    click.echo(f"{recipe.name}: {recipe.title.read(lang)}\n{recipe.summary.read(lang)}\n")
-    marks = {"deprecated": " (deprecated)"}
-    facts: list[tuple[str, Any]] = [
-        ("framework", f"{recipe.framework} {recipe.framework_version}"),
-        ("versions", ", ".join(name + marks.get(status, "") for name, status in versions.items())),
-        ("runtime id", recipe.runtime_id or "none: name an image with --image"),
-        ("recipe", f"{recipe.version}, sha256:{recipe.digest}"),
-        ("launch", recipe.launch.kind),
-        ("model", recipe.model),
-        ("data", f"{recipe.data.kind}: train {recipe.data.train}, validation {recipe.data.validation}"),
-    ]
-    if recipe.data.doc:
-        facts.append(("", recipe.data.doc.read(lang)))
-    if recipe.pinned:
-        facts.append(("pinned", ", ".join(f"{key} = {value}" for key, value in recipe.pinned.items())))
-    if recipe.checkpoints:
-        facts.append(("checkpoints", f"{recipe.checkpoints.pattern}, resume {recipe.checkpoints.resume}"))
-    if recipe.metrics.names:
-        facts.append(("metrics", ", ".join(recipe.metrics.names)))
-    emit_table((), facts)
-    if recipe.parameters:
-        click.echo()
-        rows = []
-        for name, p in recipe.parameters.items():
-            default = default_value(p)
-            rows.append(
-                (
-                    name,
-                    "-" if default is None else as_set(p, default),
-                    expectation(p).replace("`", ""),
-                    p.path,
-                    p.doc.read(lang),
-                )
-            )
-        emit_table(("PARAMETER", "DEFAULT", "TAKES", "UPSTREAM", "MEANING"), rows)
-    for rule in recipe.rules:
-        click.echo(f"\nrule: {rule.message.read(lang)}")
+    emit_json(
+        {
+            **dataclasses.asdict(recipe),
+            "digest": recipe.digest,
+            "versions": {name: version.status for name, version in manifest.framework.versions.items()},
+            "differences": {
+                name: [dataclasses.asdict(change) for change in changes]
+                for name, changes in differences(manifest, recipe).items()
+            },
+        }
+    )

@@ -103,7 +103,7 @@ def _rows(difference: Difference) -> list[tuple[str, str, str, str]]:
 
 
 def _short(what: str, text: str) -> str:
-    return (text[:12] + "…" if what == "recipe.digest" and text else text) or "-"
+    return (text[:12] + "…" if what in ("recipe.digest", "keys") and text else text) or "-"
 
 
 def show(found: Standing) -> None:

@@ -19,6 +19,11 @@ def flow(text: str) -> str:
     """`text` as one value of a YAML document, in a list or alone, with quotes where it needs them."""
     if _PLAIN.match(text) and text.lower() != "null":
         return text
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """`text` in double quotes, as YAML reads them."""
     return '"' + "".join(_ESCAPES.get(c, c) if visible(c) else f"\\U{ord(c):08x}" for c in text) + '"'
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuneplane.catalog.manifest import Parameter
+from tuneplane.catalog.manifest import Parameter, Rule
 from tuneplane.catalog.params import expectation, written
 from tuneplane.catalog.recipe import TEXTS, Recipe, canonical
 from tuneplane.files import sha256
@@ -115,7 +115,7 @@ def _described(parameter: Parameter) -> str:
 
 
 def _rules(old: Recipe, new: Recipe) -> Iterator[Change]:
-    before, now = ([_rule(rule.require, rule.when) for rule in recipe.rules] for recipe in (old, new))
+    before, now = ([rule_text(rule) for rule in recipe.rules] for recipe in (old, new))
     if before != now and Counter(before) == Counter(now):
         yield Change("rules", "changed", "the same", "in another order")
     for text in (Counter(before) - Counter(now)).elements():
@@ -124,8 +124,9 @@ def _rules(old: Recipe, new: Recipe) -> Iterator[Change]:
         yield Change("rules", "added", "", text)
 
 
-def _rule(require: str, when: str) -> str:
-    return require if when == "true" else f"{require} when {when}"
+def rule_text(rule: Rule) -> str:
+    """What the rule demands, in one line."""
+    return rule.require if rule.when == "true" else f"{rule.require} when {rule.when}"
 
 
 def _of_texts(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:

@@ -1,0 +1,2 @@
+def compute_score(source, answer, truth):
+    return float(answer == truth)

@@ -1,0 +1,2 @@
+def reward_func(queries, prompts, labels):
+    return [0.0 for _ in queries]
