@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import report
 from cluster.harness import Cluster, ClusterSpec
 from cluster.harness.apptainer import ApptainerHost, apptainer_host
+from cluster.harness.frameworks import openrlhf_sif, verl_sif
 from cluster.harness.images import RAYS, in_host, python_sif, ray_sif, torch_sif
 from cluster.harness.requirements import give_up, missing
 
@@ -73,6 +76,42 @@ def torch_image(apptainer_suite: str) -> str:
 def ray_image(apptainer_suite: str) -> str:
     """Where every host sees an image with the newest Ray and little else."""
     return in_host(ray_sif(RAYS[-1]))
+
+
+@pytest.fixture(scope="session")
+def verl_image(apptainer_suite: str) -> Callable[[str], str]:
+    """Where every host sees an image with a release of verl: `verl_image("0.9.0")`."""
+    return lambda version: in_host(verl_sif(version))
+
+
+@pytest.fixture(scope="session")
+def openrlhf_image(apptainer_suite: str) -> Callable[[str], str]:
+    """The same with a release of OpenRLHF."""
+    return lambda version: in_host(openrlhf_sif(version))
+
+
+@pytest.fixture(scope="session")
+def tiny(cluster: Cluster) -> Callable[[str], str]:
+    """Where every host sees a tiny model and data, made by the Python of an image: see `inside/tiny.py`."""
+
+    @cache
+    def made(image: str) -> str:
+        place = f"/shared/tiny/{Path(image).stem}"
+        words = [
+            "apptainer",
+            "-s",
+            "exec",
+            "--cleanenv",
+            "--no-mount",
+            "home",
+            "--bind",
+            "/shared,/opt/tuneplane",
+        ]
+        program = ["python3", "/opt/tuneplane/tests/cluster/inside/tiny.py", place]
+        cluster.run("login", [*words, image, *program], user="alice", check=True, timeout=180)
+        return place
+
+    return made
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
