@@ -73,7 +73,7 @@ def image(
     packages that cannot be installed, which have any name and do nothing; `imported` is a statement run once, so
     that the image holds the compiled code of what a program imports, and nobody compiles it at each start.
     """
-    more = {"alone": alone, "standins": standins, "imported": imported}
+    more = {"alone": alone, "standins": standins and (*standins, STANDIN), "imported": imported}
     recipe = {
         "suite": BASE_SUITE,
         "packages": packages,
@@ -110,7 +110,8 @@ def _in_memory(folder: Path) -> Iterator[Path]:
     """A folder in memory while it is filled: on a disk, a system's many files take longer to delete than to write."""
     if os.path.ismount(folder):  # of a build that was killed
         sh("umount", "--lazy", folder)
-    folder.mkdir(exist_ok=True)
+    remove(folder)
+    folder.mkdir()
     sh("mount", "-t", "tmpfs", "-o", "mode=755,size=8g", "tmpfs", folder)
     try:
         yield folder
