@@ -25,7 +25,7 @@ from tuneplane.plan.hydra import Raw
 from tuneplane.plan.inputs import Inputs, Request
 from tuneplane.plan.model import Plan, Ref
 from tuneplane.plan.paths import path_value
-from tuneplane.prepare import located, table_of_keys
+from tuneplane.prepare import located, named_texts, table_of_keys
 
 ROOT = Path(__file__).parents[2]
 CATALOG = catalog(ROOT / "recipes")
@@ -114,8 +114,8 @@ class Bench:
                 if needs[key] != "none" and (case.validation or key == "train")
             },
             "params": dict(case.params),
-            "overrides": dict(case.overrides),
             "resources": resources,
+            **case.more,
         }
         return json.dumps({key: value for key, value in content.items() if value}, ensure_ascii=False)
 
@@ -136,7 +136,7 @@ class Bench:
             located=located(str(self.folder), read, self.recipe, request, has_file, find),
             has_file=has_file,
             keys=self.keys,
-            texts={file: self.files.text(file) or "" for file in has_file},
+            texts=named_texts(self.recipe, read, request, self.files),
         )
 
     def compiled(self, case: Case) -> Compiled:

@@ -11,20 +11,22 @@ from contract.values import tried
 from tuneplane.catalog.recipe import Recipe
 
 NODES = "h200:16"
-SPECIAL = ("profile", "overrides", "validation")
-"""Names among a case's parameters that are none: what `resources`, `overrides` and `data.validation` say."""
+SPECIAL = ("profile", "validation", "more")
+"""Names among a case's parameters that are none, see Case."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One experiment. about: the parameters that it tries, none for a variant; profile: GPUs of the trainer."""
+    """One experiment. about: the parameters that it tries, none for a variant; profile: GPUs of the trainer; validation:
+    whether there is validation data; more: further keys of `config.yaml`.
+    """
 
     name: str
     params: Mapping[str, Any]
     about: tuple[str, ...] = ()
     profile: str = NODES
-    overrides: Mapping[str, Any] = field(default_factory=dict)
     validation: bool = True
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Tried(Protocol):
@@ -109,6 +111,7 @@ def _joined(first: Case, second: Case) -> Case | None:
     """Both in one; None where they say different things."""
     sizes = [(case.profile, case.validation) for case in (first, second)]
     shared = first.params.keys() & second.params.keys()
+    assert not first.more and not second.more
     if sizes[0] != sizes[1] or any(first.params[key] != second.params[key] for key in shared):
         return None
     # a companion of one must not be what the other tries
@@ -120,6 +123,5 @@ def _joined(first: Case, second: Case) -> Case | None:
         params,
         first.about + second.about,
         first.profile,
-        {},
         first.validation,
     )

@@ -1,4 +1,4 @@
-"""The parameters that each method must offer, from `named.yaml`."""
+"""The parameters that each method must offer, and the upstream keys that they must reach, from `named.yaml`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def methods() -> list[str]:
     return list(_read()["methods"])
 
 
-def named(method: str, version: str) -> set[str]:
-    """The names for a release, less those that the table says are not there."""
+def named(method: str, version: str) -> dict[str, str]:
+    """Name → upstream key on a release, less the names that the table says are not there."""
     entry = _read()["methods"][method]
-    parts = [entry, _read()["shared"].get(entry.get("shared"), {})]
-    names = {name for part in parts for key in ("all", version) for name in str(part.get(key, "")).split()}
-    return names - absent(method).keys()
+    parts = [entry, *(_read()["shared"][name] for name in entry.get("shared", []))]
+    found = {name: key for part in parts for on in ("all", version) for name, key in part.get(on, {}).items()}
+    return {name: key for name, key in found.items() if name not in absent(method)}
 
 
 def absent(method: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from contract.named import absent
 from contract.suite import Outcome
 from tabulate import tabulate
 
@@ -34,7 +35,7 @@ def tell(
 
 
 def lines() -> Iterator[str]:
-    """The table, then what was not checked and why."""
+    """The table, then what was not checked or is not offered, and why."""
     table = [[*key, *COUNTS[key], len(found), *_counts(found)] for key, found in sorted(ROWS.items())]
     yield from tabulate(table, HEAD, disable_numparse=True).splitlines()
     yield ""
@@ -44,6 +45,8 @@ def lines() -> Iterator[str]:
     for (framework, reason), number in reasons.items():
         if reason:
             yield f"not checked: {framework}, {number} case{'s' if number > 1 else ''}: {reason}"
+    for method in sorted({method for method, _ in ROWS}):
+        yield from (f"not offered: {method}, {name}: {why}" for name, why in absent(method).items())
     for framework, reason in UNCHECKED.items():
         yield f"not checked: {framework}, no case: {reason}"
 

@@ -93,7 +93,7 @@ class Toy:
         return {"note": "base"}
 
     def variants(self, _: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield "a variant", {"rate": 0.25, "profile": "cpu:1", "overrides": {"k": 1}, "validation": False}
+        yield "a variant", {"rate": 0.25, "profile": "cpu:1", "validation": False, "more": {"args": ["x"]}}
 
 
 MANIFEST = """\
@@ -124,7 +124,7 @@ def test_every_value_of_every_parameter_is_in_a_case(tmp_path: Path) -> None:
     cases = list(legal)
     assert cases[0] == Case("starter", {"note": "base"})
     assert cases[1] == Case("fast=True", {"note": "base", "fast": True}, ("fast",))
-    assert cases[-1] == Case("a variant", {"note": "base", "rate": 0.25}, (), "cpu:1", {"k": 1}, False)
+    assert cases[-1] == Case("a variant", {"note": "base", "rate": 0.25}, (), "cpu:1", False, {"args": ["x"]})
     counted = [(name, case.params[name]) for case in cases for name in case.about]
     assert sorted(name for name, _ in counted) == sorted(
         ["rate"] * 3 + ["steps"] + ["fast"] * 2 + ["note"] * 7 + ["other"] * 2

@@ -304,9 +304,8 @@ def test_upstream_takes_what_was_moved(
     names = moved_to(framework, version)
     benches = [bench(name) for name in names]
     compiled = [made.compiled(Case(made.folder.name, {})) for made in benches]
-    answers = program.answers(
-        [request(made, done, True) for made, done in zip(benches, compiled, strict=True)]
-    )
+    asked = [request(made, done, True) for made, done in zip(benches, compiled, strict=True)]
+    answers = program(framework, version).answers(asked)
     found = {
         name: (answer.error, list(differences(done.expected, answer, FRAMEWORKS[framework].changes)))
         for name, done, answer in zip(names, compiled, answers, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from contract.bench import Bench
 from contract.cases import Case
-from contract.frameworks.table import FRAMEWORKS, RELEASES
+from contract.frameworks.table import FRAMEWORKS, METHODS
 from contract.named import methods
 
 from tuneplane.catalog.recipe import Recipe
@@ -15,12 +15,6 @@ from tuneplane.errors import InputError, Problem, TuneplaneError
 from tuneplane.plan.build import make_plan
 from tuneplane.plan.inputs import Request
 
-METHODS = [
-    (method, version)
-    for framework, version in RELEASES
-    for method in methods()
-    if method.startswith(f"{framework}/")
-]
 Benches = Callable[[str, str], Bench]
 WAYS = ("params", "overrides", "--set")
 
@@ -31,7 +25,7 @@ def written(bench: Bench, key: str, value: str, way: str) -> Problem:
     case = Case(
         "written",
         {**base, key: value} if way == "params" else base,
-        overrides={key: value} if way == "overrides" else {},
+        more={"overrides": {key: value}} if way == "overrides" else {},
     )
     with pytest.raises(TuneplaneError) as caught:
         make_plan(bench.inputs(case, Request(settings=((key, value),) if way == "--set" else ())))
@@ -102,7 +96,7 @@ def test_a_text_that_upstream_would_fill_in_is_refused(version: str, bench: Benc
         Case("a parameter", {"prompt_key": "a ${x}"}),
         Case("a list", {"lora_target_modules": ["q", "${x}"], "lora_rank": 8}),
         Case("a path", {"tokenizer": "/elsewhere/${x}"}),
-        Case("an override", {}, overrides={"trainer.project_name": "${x}"}),
+        Case("an override", {}, more={"overrides": {"trainer.project_name": "${x}"}}),
     ):
         with pytest.raises(InputError, match=r"\$\{"):
             this.compiled(case)

@@ -10,16 +10,11 @@ from contract import report
 from contract.bench import CATALOG, Bench
 from contract.cases import Case
 from contract.frameworks.runs import Program
-from contract.frameworks.table import FRAMEWORKS, RELEASES
+from contract.frameworks.table import FRAMEWORKS, METHODS, RELEASES
+from contract.keys import TABLES
 from contract.named import methods, named
 from contract.suite import Outcome, request
 
-METHODS = [
-    (method, version)
-    for framework, version in RELEASES
-    for method in methods()
-    if method.startswith(f"{framework}/")
-]
 Tried = Callable[[str, str], list[Outcome]]
 
 
@@ -29,7 +24,7 @@ def test_upstream_takes_every_value_and_has_it(
     method: str, version: str, tried: Tried, bench: Callable[[str, str], Bench]
 ) -> None:
     found, parameters = tried(method, version), bench(method, version).recipe.parameters
-    offered = named(method, version) & parameters.keys()
+    offered = named(method, version).keys() & parameters.keys()
     unchecked = FRAMEWORKS[method.split("/")[0]].unchecked
     report.tell(method, version, len(parameters), len(offered), found, unchecked)
     faults = [outcome.fault for outcome in found if outcome.fault]
@@ -41,12 +36,21 @@ def test_upstream_takes_every_value_and_has_it(
 def test_every_parameter_that_has_a_name_is_offered_under_it(
     method: str, version: str, bench: Callable[[str, str], Bench]
 ) -> None:
-    missing = named(method, version) - bench(method, version).recipe.parameters.keys()
-    assert not missing, f"{method} on {version} does not offer {', '.join(sorted(missing))}"
+    offered = {name: parameter.path for name, parameter in bench(method, version).recipe.parameters.items()}
+    faults = [
+        f"{method} on {version}: {name} is to reach {key} and "
+        + (f"reaches {offered[name]}" if name in offered else "is not offered")
+        for name, key in named(method, version).items()
+        if offered.get(name) != key
+    ]
+    assert not faults, "\n".join(faults)
 
 
-def test_every_method_of_the_frameworks_has_its_names() -> None:
-    assert set(methods()) == {name for name in CATALOG.entries if name.split("/")[0] in FRAMEWORKS}
+def test_every_method_and_release_of_the_catalog_is_tried() -> None:
+    entries = {name: entry for name, entry in CATALOG.entries.items() if name.split("/")[0] in FRAMEWORKS}
+    assert set(methods()) == entries.keys()
+    assert {(name, version) for name, entry in entries.items() for version in entry.versions} == set(METHODS)
+    assert {(table.framework, version) for table in TABLES for version in table.versions} == set(RELEASES)
 
 
 def group_advantages(outcome: Outcome, size: int) -> list[float]:

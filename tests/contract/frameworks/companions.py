@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Companions = Callable[[Any], Mapping[str, Any]]
+USUAL: Sequence[tuple[str, Mapping[str, Any]]] = (
+    (
+        "several files",
+        {
+            "more": {
+                "data": {
+                    "train": ["/data/one.parquet", "/data/it's two.parquet"],
+                    "validation": "/data/v.parquet",
+                }
+            }
+        },
+    ),
+    (
+        "tracked to wandb",
+        {"more": {"tracking": ["console", "tensorboard", "wandb"], "secrets": ["WANDB_API_KEY"]}},
+    ),
+    ("tracked to the console alone", {"more": {"tracking": ["console"]}}),
+)
+"""Variants that every method of the catalog has."""
 
 
 def beside(**params: Any) -> Companions:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from contract.frameworks.companions import beside, each, one_gpu, same, together
+from contract.frameworks.companions import USUAL, beside, each, one_gpu, same, together
 from contract.frameworks.runs import Program
 from contract.frameworks.verl import NEEDS, UNDECLARED
 from contract.values import FILE
@@ -75,7 +75,8 @@ class OpenRLHF:
         return {}
 
     def variants(self, recipe: Recipe) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield "an override", {"overrides": {"ds.grad_accum_dtype": "it's, {a} = [b]"}}
+        yield "an override", {"more": {"overrides": {"ds.grad_accum_dtype": "it's, {a} = [b]"}}}
+        yield from USUAL
         yield "what Hydra would fill in", {"wandb_project": "${x}"}
         if recipe.name == "openrlhf/dpo":
             yield "IPO", {"ipo": True}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from contract.frameworks.companions import beside, each, one_gpu, same, together
+from contract.frameworks.companions import USUAL, beside, each, one_gpu, same, together
 from contract.frameworks.runs import Program
 from contract.values import FILE, LARGE, MODEL
 from kept import kept_interpreter, kept_wheel
@@ -110,7 +110,8 @@ class Verl:
         return {"teacher_model": "/models/it's a teacher"} if "teacher_model" in recipe.parameters else {}
 
     def variants(self, recipe: Recipe) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield "an override", {"overrides": {"trainer.project_name": "it's, {a} = [project]"}}
+        yield "an override", {"more": {"overrides": {"trainer.project_name": "it's, {a} = [project]"}}}
+        yield from USUAL
         yield (
             "LoRA, sampled by vLLM",
             {"lora_rank": 32, "lora_alpha": 64, "lora_target_modules": ["q_proj", "v_proj"]},
@@ -119,7 +120,7 @@ class Verl:
             yield from self._reinforced(recipe)
 
     def _reinforced(self, recipe: Recipe) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield "a key of an open section", {"overrides": {"reward.reward_kwargs.note": "it's, {a}"}}
+        yield "a key of an open section", {"more": {"overrides": {"reward.reward_kwargs.note": "it's, {a}"}}}
         yield "LoRA with sglang", {"lora_rank": LARGE, "rollout_backend": "sglang"}
         for level, bounds in product(("token", "sequence"), ("2.0", "0.5_5.0")):
             kind = "IcePop" if "_" in bounds else "TIS"

@@ -11,7 +11,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 LACKING = ("deepspeed", "flash_attn", "vllm")
 
@@ -19,8 +19,10 @@ LACKING = ("deepspeed", "flash_attn", "vllm")
 class _Empty(ModuleType):
     """A module in which every name is a class without anything."""
 
-    __path__: ClassVar[list[str]] = []
-    __version__ = "0"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
+        self.__version__ = "0"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -22,6 +22,7 @@ from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_
 from verl.trainer.ppo.utils import need_critic, need_reference_policy  # noqa: E402
 from verl.trainer.ppo.v1 import get_trainer_cls  # noqa: E402
 from verl.utils.config import omega_conf_to_dataclass, validate_config  # noqa: E402
+from verl.utils.tracking import Tracking  # noqa: E402
 from verl_calls import TOKENIZER, advantages, filter_groups, loss, reward  # noqa: E402
 
 COMPUTED = ("advantages", "rollout_is_weights", "response_mask")
@@ -102,6 +103,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         if name == "ppo_trainer":
             OmegaConf.resolve(config)  # as the driver does
         found["values"] |= {key: plain(config, key) for key in keys if not key.startswith("hydra.")}
+        if unknown := set(config.trainer.logger) - set(Tracking.supported_backend):
+            raise ValueError(f"no tracker is called {unknown}")
         found["computed"] = (reinforced if name == "ppo_trainer" else supervised)(config)
     except Unchecked as error:
         found["unchecked"] = str(error)
