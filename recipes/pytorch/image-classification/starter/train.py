@@ -44,7 +44,15 @@ def say(text: str) -> None:
 
 
 def fail(message: str) -> NoReturn:
-    sys.exit(f"train.py: {message}")
+    print(f"train.py: {message}", file=sys.stderr)
+    leave(1)
+
+
+def leave(code: int) -> NoReturn:
+    """End at once: threads of torch can abort an ordinary end (SIGABRT, seen with gloo on a busy machine)."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def number(kind: type, low: float, above: bool = False) -> Callable[[str], Any]:
@@ -446,10 +454,7 @@ def main() -> None:
     report.finish()
     dist.barrier()
     dist.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # everything is written; threads of torch can abort an ordinary end (SIGABRT, seen with gloo on a busy machine)
-    os._exit(0)
+    leave(0)
 
 
 if __name__ == "__main__":
