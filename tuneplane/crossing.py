@@ -25,6 +25,7 @@ from tuneplane.experiment.starter import Move
 from tuneplane.faults import Faults
 from tuneplane.names import looks_secret
 from tuneplane.plan.overrides import override_values
+from tuneplane.plan.pools import pools_by_role
 from tuneplane.plan.settings import settle
 from tuneplane.prepare import RESOURCE_KEYS, table_of_keys
 from tuneplane.standing import origin_of, version_for
@@ -224,8 +225,7 @@ def _roles(text: str, old: Launch | None, new: Launch) -> str | None:
 
 def _pool(launch: Launch, text: str) -> str | None:
     """The pool that all of these roles belong to."""
-    owner = dict.fromkeys((TRAINER, *launch.roles), TRAINER)
-    owner |= {role: name for name, pool in launch.pools.items() for role in pool.roles}
+    owner = pools_by_role(launch)
     names = {owner.get(role.strip()) for role in text.split(",")}
     return names.pop() if len(names) == 1 else None
 

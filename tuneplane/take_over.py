@@ -21,7 +21,7 @@ from tuneplane.experiment.merging import merged_files
 from tuneplane.experiment.scaffold import make
 from tuneplane.experiment.snapshot import Snapshot
 from tuneplane.faults import Faults
-from tuneplane.plan.files import check_function as check_function
+from tuneplane.plan.files import check_function
 from tuneplane.standing import origin_of, starter_of
 
 

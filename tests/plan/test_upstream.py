@@ -204,6 +204,38 @@ def test_an_open_section_takes_any_key(told: Recipe) -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "reward.extra.a=1,b",
+        "reward.extra.a b",
+        "reward.extra.a@b",
+        "reward.extra.a:b",
+        "reward.extra.",
+        "reward.extra.a..b",
+        "reward.extra.é",
+    ],
+)
+def test_a_key_below_an_open_section_is_no_grammar(told: Recipe, key: str) -> None:
+    [(what, where, expected, _)] = faults(told, f"overrides: {{{key!r}: 1}}")
+    assert (what, where) == (f"`{key}` is no key", f"exp/config.yaml:1 overrides.{key}")
+    assert expected == "words of letters, digits and `_` with dots between"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "params: {note: '%s'}",
+        "params: {start: '/%s'}",
+        "overrides: {trainer.note: '%s'}",
+        "overrides: {trainer.list: ['%s']}",
+    ],
+)
+def test_what_one_argument_cannot_hold_is_refused(told: Recipe, text: str) -> None:
+    [(what, _, expected, _)] = faults(told, text % ("x" * (1 << 17)))
+    assert what.startswith("the value has 13107") and expected == "less than 128 KiB"
+
+
+@pytest.mark.parametrize(
     ("key", "what", "expected", "hint"),
     [("trainer.stepz", "toy 2.0.0 has no key `trainer.stepz`", "`trainer.steps`?", ""), ("trainer", "`trainer` is a section of toy 2.0.0", "its keys, such as `trainer.steps`", ""),
      ("actor.loss", "`actor.loss` has a name of its own", "`params.loss`", ""), ("data.seed", "`data.seed` has a name of its own", "`params.seed`", ""), ("rollout.seed", "`rollout.seed` has a name of its own", "`params.seed`", ""),

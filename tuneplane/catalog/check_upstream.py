@@ -91,7 +91,7 @@ def _keys(recipe: Recipe, version: str, fault: Fault) -> Iterator[Problem]:
     holders: dict[str, list[str]] = {}
     heard = _named(recipe)
     for name, p in recipe.parameters.items():
-        keys = Counter(key for key in (p.path, p.function_path, *p.also) if key)
+        keys = Counter(p.keys)
         for key, count in keys.items():
             holders.setdefault(key, []).append(name)
             if key in recipe.owned or count > 1:

@@ -57,6 +57,11 @@ class Parameter:
     group: str = "general"
     formerly: list[str] = field(default_factory=list)
 
+    @property
+    def keys(self) -> list[str]:
+        """Every key upstream that it sets."""
+        return [key for key in (self.path, self.function_path, *self.also) if key]
+
 
 @document
 class Rule:

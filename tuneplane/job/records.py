@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from tuneplane.job.failure import tail
 from tuneplane.job.outcome import Outcome, Verdict, read_verdict
@@ -138,19 +138,19 @@ class Records:
         """The verdict that stands, or None. The folder is listed first: a lookup that failed is remembered
         by network filesystems for up to a minute, a listing is not."""
         try:
-            if VERDICT not in os.listdir(self.folder):
+            if VERDICT not in self.present():
                 return None
             with open(os.path.join(self.folder, VERDICT), encoding="utf-8") as file:
                 return read_verdict(json.loads(file.read().partition("\n")[2]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def holds(self, name: str) -> bool:
-        """Whether there is such a file, by a listing of the folder as for the verdict."""
+    def present(self) -> List[str]:
+        """Names in the folder, by a listing as for the verdict; none where it cannot be listed."""
         try:
-            return name in os.listdir(self.folder)
+            return os.listdir(self.folder)
         except OSError:
-            return False
+            return []
 
     def _temporary(self, name: str, content: bytes, mode: int, lasting: bool = True) -> str:
         path = os.path.join(self.folder, f".{name}.{os.getpid()}.{secrets.token_hex(6)}")

@@ -56,7 +56,7 @@ def make_plan(inputs: Inputs) -> Plan:
     # rules see values and topology: they speak only when both are sound
     if made is not None and not faults.found:
         around = {**surroundings(inputs), **sizes(recipe, held)}
-        settings = derived(recipe, settings, {**around, **seen(inputs, settings)}, faults)
+        settings = derived(recipe, settings, around, faults)
         check_rules(recipe, settings, around, made.profile, inputs.language, faults)
         values = {**around, **seen(inputs, settings)}
         told = upstream(inputs, settings, values, faults)

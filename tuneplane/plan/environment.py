@@ -11,7 +11,7 @@ from tuneplane.errors import InputError, TuneplaneError, shown
 from tuneplane.experiment.config import Config, Located, Written
 from tuneplane.faults import Faults
 from tuneplane.names import VARIABLE, looks_secret, owned
-from tuneplane.plan.expressions import evaluated
+from tuneplane.plan.expressions import evaluated, is_part_of
 from tuneplane.plan.hydra import VARIABLES
 from tuneplane.plan.limits import too_long
 from tuneplane.plan.model import Pool, Ref, Value, Variable
@@ -25,7 +25,7 @@ def platform(
 
     def path_of(key: str) -> str:
         """The path, or those of all its files with a colon between them."""
-        return ":".join(item.path or "" for name, item in located.items() if f"{name}.".startswith(f"{key}."))
+        return ":".join(item.path or "" for name, item in located.items() if is_part_of(name, key))
 
     values: dict[str, Value] = {
         "TUNEPLANE_RUN_DIR": Ref("run"),

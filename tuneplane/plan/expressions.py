@@ -64,7 +64,9 @@ def surroundings(inputs: Inputs) -> dict[str, Any]:
 
 def without_paths(config: Config, site: Site) -> dict[str, Any]:
     """The same where no run is planned: what the configuration says, wherever it lies."""
-    data = {key: [item.text for name, item in config.data.items() if _of(name, key)] for key in DATA_KEYS}
+    data = {
+        key: [item.text for name, item in config.data.items() if is_part_of(name, key)] for key in DATA_KEYS
+    }
     return {
         **dict.fromkeys(SURROUNDINGS),
         "model": config.model.text if config.model else None,
@@ -90,11 +92,11 @@ def _path(inputs: Inputs, key: str) -> str | None:
 
 def _paths(inputs: Inputs, key: str) -> list[str]:
     """The paths of a data set, one for each of its files."""
-    named = [item for item in inputs.located if _of(item, key)]
+    named = [item for item in inputs.located if is_part_of(item, key)]
     return [path for path in (_path(inputs, item) for item in named) if path]
 
 
-def _of(name: str, key: str) -> bool:
+def is_part_of(name: str, key: str) -> bool:
     """Whether it is a data set, or one of its further files."""
     return name == key or name.startswith(f"{key}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from tuneplane.errors import InputError, nearest, shown
 from tuneplane.experiment.config import CONFIG_FILE, Config, WrittenNode
 from tuneplane.faults import Faults
 from tuneplane.plan.model import Setting
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*\Z")
+"""A key below an open section, which nothing else holds: any other character could be read as Hydra's grammar."""
 
 
 def override_values(
@@ -37,8 +41,17 @@ def override_values(
 
 
 def _known(recipe: Recipe, keys: Mapping[str, str], key: str, item: WrittenNode, faults: Faults) -> bool:
-    if key in keys or any(key.startswith(f"{section}.") for section in recipe.config.open):
+    if key in keys:
         return True
+    if any(key.startswith(f"{section}.") for section in recipe.config.open):
+        if not _PLAIN.match(key):
+            faults.add(
+                InputError,
+                f"{shown(key)} is no key",
+                item.where,
+                "words of letters, digits and `_` with dots between",
+            )
+        return _PLAIN.match(key) is not None
     inside = [known for known in keys if known.startswith(f"{key}.")]
     release = f"{recipe.framework} {recipe.framework_version}"
     if inside:

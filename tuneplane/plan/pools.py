@@ -41,10 +41,15 @@ def config_of(config: Config) -> str:
     return next((item.where for item in [*config.pools.values(), *config.resources.values()]), "resources")
 
 
+def pools_by_role(launch: Launch) -> dict[str, str]:
+    """Role → the pool that has it."""
+    owner = {role: TRAINER for role in (TRAINER, *launch.roles)}
+    return owner | {role: name for name, pool in launch.pools.items() for role in pool.roles}
+
+
 def _asked(launch: Launch, config: Config, method: str, faults: Faults) -> dict[str, Written]:
     """Pool → its profile as it was written, `profile` being that of the launch's own nodes."""
-    owner = {role: TRAINER for role in (TRAINER, *launch.roles)}
-    owner |= {role: name for name, pool in launch.pools.items() for role in pool.roles}
+    owner = pools_by_role(launch)
     asked: dict[str, Written] = {}
     plain = config.resources.get("profile")
     for roles, item in [*([(TRAINER, plain)] if plain else []), *config.pools.items()]:

@@ -97,16 +97,17 @@ def derived(
     values: what expressions see beside the parameters. Faults are the recipe's.
     """
     found = {setting.key: setting for setting in settings}
+    seen = {**values, **{key: setting.value for key, setting in found.items()}}
     for name, parameter in recipe.parameters.items():
         if not parameter.otherwise or found[name].value is not None:
             continue
         if any(found[other].value is not None for other in parameter.excludes):
             continue
-        seen = {**values, **{key: setting.value for key, setting in found.items()}}
         try:
             value = value_of(parameter.otherwise, seen)
             if value is not None:
-                found[name] = replace(found[name], value=read_text(parameter, written(value)), source=DERIVED)
+                seen[name] = read_text(parameter, written(value))
+                found[name] = replace(found[name], value=seen[name], source=DERIVED)
         except BadValue as error:
             faults.add(InputError, f"what follows for {shown(name)}: {error.what}", "", error.expected)
         except TuneplaneError as error:
@@ -145,12 +146,7 @@ class _Names:
     def __init__(self, recipe: Recipe, faults: Faults) -> None:
         self.recipe, self.faults = recipe, faults
         self.aliases = {p.alias: name for name, p in recipe.parameters.items() if p.alias}
-        self.paths = {
-            path: name
-            for name, p in reversed(recipe.parameters.items())
-            for path in (p.path, p.function_path, *p.also)
-            if path
-        }
+        self.paths = {path: name for name, p in reversed(recipe.parameters.items()) for path in p.keys}
 
     def parameter(self, key: str, where: str, text: str) -> str | None:
         """The parameter's name. text: the value, as it is written."""

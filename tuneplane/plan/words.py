@@ -56,7 +56,7 @@ def upstream(
             told[key] = Setting(key, value, owned.by)
     for setting in settings:
         parameter = recipe.parameters[setting.key]
-        for key, value in _of_parameter(inputs, parameter, setting, faults):
+        for key, value in _of_parameter(inputs, parameter, setting.value):
             told[key] = Setting(key, value, setting.source, setting.where, setting.lost)
     for setting in override_values(recipe, inputs.config, inputs.keys, faults):
         told[setting.key] = setting
@@ -65,17 +65,12 @@ def upstream(
 
 def not_parameters(recipe: Recipe, told: Sequence[Setting]) -> list[Setting]:
     """What upstream is told that no parameter says."""
-    of_parameters = {
-        key for p in recipe.parameters.values() for key in (p.path, p.function_path, *p.also) if key
-    }
+    of_parameters = {key for p in recipe.parameters.values() for key in p.keys}
     return [setting for setting in told if setting.key not in of_parameters]
 
 
-def _of_parameter(
-    inputs: Inputs, parameter: Parameter, setting: Setting, faults: Faults
-) -> list[tuple[str, Any]]:
+def _of_parameter(inputs: Inputs, parameter: Parameter, value: Any) -> list[tuple[str, Any]]:
     """Keys and values that a parameter stands for; none when it has no value or no key."""
-    value: Any = setting.value
     if value is None or not parameter.path:
         return []
     if parameter.type == "function":
@@ -90,14 +85,6 @@ def _of_parameter(
         value = path_value(inputs.experiment_dir, inputs.has_file, value)
     else:
         value = sent(parameter, value)
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, str) and too_long(item):
-                faults.add(
-                    InputError,
-                    f"the value has {len(item.encode())} bytes",
-                    setting.where,
-                    "less than 128 KiB",
-                )
     return [(key, value) for key in (parameter.path, *parameter.also)]
 
 
@@ -110,6 +97,10 @@ def _words(inputs: Inputs, setting: Setting, faults: Faults) -> list[Value]:
     list's items follow their flag as words, where that is not possible.
     """
     config, key, value = inputs.recipe.config, setting.key, setting.value
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and too_long(item):
+            what = f"the value has {len(item.encode())} bytes"
+            faults.add(InputError, what, setting.where, "less than 128 KiB")
     if config.style == "hydra":
         if hydra.is_filled_in(value):
             what = f"{shown(key)} holds `${{`, and upstream fills in what follows"

@@ -176,9 +176,10 @@ class Head:
         if self._loop.now < self._script_at:
             return
         self._script_at = self._loop.now + 1.0
-        if "warned" not in self.stages and self._records.holds(WARNING):
+        present = self._records.present()
+        if WARNING in present:
             self.announce("warned")
-        if self.verdict is None and self._records.holds(STOP):
+        if self.verdict is None and STOP in present:
             why = "the job's script says that its time has come"
             told = Outcome(128 + SIGTERM, None, "stopped", why, phase=self._phase)
             self._fail(verdict_of(0, self._records.host, told))
